@@ -84,7 +84,7 @@ pub fn may_leave(granted_ms: u32, told_ms: u32) -> bool {
 ///
 /// # Invariants
 ///
-/// `left_ms` is what was left of the allowance at the time `since`, from 0 to a day.
+/// `left_ms` is the rest of the allowance at the time `since`, from 0 to a day.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientDrain {
     left_ms: i64,

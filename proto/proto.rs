@@ -7,9 +7,9 @@
 //! `rtrs_core.ko`; cargo builds the same files for the host, where they are
 //! tested and fuzzed.
 //!
-//! Bytes of a peer or a user enter through a `parse` function. It returns a value
-//! that satisfies every documented limit, or an error that displays what was wrong
-//! and has the errno that the C modules return for it.
+//! Bytes of a peer or a user enter through a `parse` function. It returns a value that satisfies
+//! every documented limit, or an error. The error displays the reason, and has the errno that the C
+//! modules return for it.
 
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]

@@ -49,8 +49,7 @@ impl fmt::Display for SearchPathError {
 
 impl_error!(SearchPathError, EINVAL);
 
-/// The value of the `dev_search_path` parameter: what was written, up to its
-/// last newline.
+/// The value of the `dev_search_path` parameter: the written text up to its last newline.
 pub fn parse_param(value: &[u8]) -> Result<&[u8], SearchPathError> {
     if value.len() >= PATH_MAX {
         return Err(SearchPathError::TooLong(value.len()));

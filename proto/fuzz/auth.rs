@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must hold for a proof of identity, and for keys.
+//! The properties of proofs of identity and of keys that hold for any input.
 
 use proto::{
     auth_keys::{Key, KeySet},
@@ -21,7 +21,7 @@ pub fn auth_req(data: &[u8]) {
     }
 }
 
-/// A server's response to it.
+/// A server's response to the proof.
 pub fn auth_rsp(data: &[u8]) {
     match AuthRsp::parse(data) {
         Ok(rsp) => assert_eq!(AuthRsp::parse(&rsp.to_bytes()), Ok(rsp)),
@@ -29,7 +29,7 @@ pub fn auth_rsp(data: &[u8]) {
     }
 }
 
-/// What a file of keys, an administrator and the keyring have.
+/// The text of a key, a client id, and the content of the keyring.
 pub fn auth_keys(data: &[u8]) {
     match Key::parse(data) {
         Ok(key) => {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must hold for any input of a parser: one function per parser, which
-//! panics if it does not.
+//! The properties of parsers that hold for any input: one function per parser, which panics if a
+//! property does not hold.
 //!
-//! Shared by the fuzz targets, the test over the seeds and the property tests.
+//! The fuzz targets, the test over the seeds and the property tests share these functions.
 
 use proto::{
     addr::{
@@ -63,12 +63,12 @@ pub use auth::{
     auth_rsp, //
 };
 
-/// One of the functions.
+/// A function for one parser.
 #[allow(dead_code)] // As below.
 pub type Check = fn(&[u8]);
 
-/// The functions by their names, which are those of the fuzz targets and of the
-/// folders with their seeds.
+/// The functions and their names, which are also the names of the fuzz targets and of the folders
+/// with their seeds.
 #[allow(dead_code)] // A fuzz target uses one of the functions only.
 pub const ALL: &[(&str, Check)] = &[
     ("addr", addr),
@@ -91,13 +91,13 @@ pub const ALL: &[(&str, Check)] = &[
     ("server_request", server_request),
 ];
 
-/// Text that goes to a log, whatever it is about.
+/// Checks text that may go to a log.
 fn check_message(message: &str) {
     assert!(!message.is_empty());
     assert!(message.chars().all(|c| c == ' ' || c.is_ascii_graphic()));
 }
 
-/// The leading bytes as a number, zeros where there are none.
+/// The leading bytes as a number; missing bytes are zero.
 fn take_u32(data: &mut &[u8]) -> u32 {
     let (head, rest) = data.split_at(data.len().min(4));
     *data = rest;
@@ -106,7 +106,7 @@ fn take_u32(data: &mut &[u8]) -> u32 {
     u32::from_le_bytes(bytes)
 }
 
-/// A layout from the leading bytes, if they make one.
+/// A layout from the leading bytes; `None` if they do not make a layout.
 fn take_layout(data: &mut &[u8]) -> Option<ChunkLayout> {
     let queue_depth = take_u32(data);
     let chunk_size = take_u32(data);
@@ -149,7 +149,7 @@ pub fn conn_req(data: &[u8]) {
     }
 }
 
-/// A server's answer to an accepted connection.
+/// A server's response to an accepted connection.
 pub fn conn_accept(data: &[u8]) {
     match ConnAccept::parse(data) {
         Ok(accept) => {
@@ -161,7 +161,7 @@ pub fn conn_accept(data: &[u8]) {
     }
 }
 
-/// A server's answer to a refused connection.
+/// A server's response to a refused connection.
 pub fn conn_reject(data: &[u8]) {
     match ConnReject::parse(data) {
         Ok(reject) => {
@@ -179,7 +179,7 @@ pub fn imm(mut data: &[u8]) {
     let imm = Imm::decode(value);
     assert_eq!(Imm::decode(imm.encode()), imm);
     match imm {
-        // Their payload means nothing.
+        // The payload of heartbeats has no meaning.
         Imm::HbMsg | Imm::HbAck => (),
         _ => assert_eq!(imm.encode(), value),
     }
@@ -195,7 +195,7 @@ pub fn imm(mut data: &[u8]) {
     }
 }
 
-/// A client's naming of the session.
+/// A client's info request, which names the session.
 pub fn info_req(data: &[u8]) {
     match InfoReq::parse(data) {
         Ok(req) => {
@@ -361,7 +361,8 @@ pub fn rnbd_request(mut data: &[u8]) {
     }
 }
 
-/// A command is the same after another way over the wire, and a table survives it.
+/// Checks that a command is the same after another way over the wire, and that it keeps the
+/// invariants of a table.
 fn check_command(message: &rnbd::Reservation, command: &rnbd::Command) {
     let again = rnbd::Reservation::of(message.device_id, message.sequence, command, false);
     assert_eq!(again.command(), Ok(Some(*command)));
@@ -396,7 +397,7 @@ fn check_block_op(op: BlockOp, is_read: bool, data_len: u32) {
     assert!(sector.checked_add(u64::from(len / 512)).is_some());
 }
 
-/// A server's RNBD answer, taken for each of them.
+/// A server's RNBD response, parsed as each kind of response.
 pub fn rnbd_response(data: &[u8]) {
     let asked = rnbd::SessInfo::new(
         rnbd::FEATURE_NEWS | rnbd::FEATURE_IDENTITY,
@@ -435,7 +436,7 @@ pub fn rnbd_response(data: &[u8]) {
     }
 }
 
-/// A policy: session, NUL, address, NUL, device, NUL, what is written to the server.
+/// A policy: session, NUL, address, NUL, device, NUL, the text that is written to the server.
 pub fn export_policy(data: &[u8]) {
     let mut parts = data.splitn(4, |&byte| byte == 0);
     let mut part = || parts.next().unwrap_or(&[]);
@@ -470,10 +471,10 @@ pub fn export_policy(data: &[u8]) {
         };
         let allowed = export_policy::allows(text, &query);
         assert!(!allowed || rules != Ok(0));
-        // Nobody is refused sooner who may open something.
+        // The early checks do not refuse a session that may open a device.
         assert!(!allowed || export_policy::is_about(text, &subject));
         assert!(!allowed || export_policy::admits(text, client));
-        // Each line stands for itself.
+        // Each line works on its own.
         let each = text
             .split(|&byte| byte == b'\n')
             .any(|line| export_policy::allows(line, &query));
@@ -527,7 +528,7 @@ pub fn server_request(mut data: &[u8]) {
     if let (Some(msg), true) = (data.first_chunk(), range.len() == MAX_MSG_SIZE) {
         match Request::parse_usual(off, msg) {
             Some(usual) => assert_eq!(parsed, Ok(usual)),
-            // Nothing that is left to the other parser is a request with a target or data.
+            // A request that `parse_usual` leaves to `parse` has neither a target nor data.
             None => assert!(parsed.is_err() || parsed.is_ok_and(|req| req.transfer_len() == 0)),
         }
     }

@@ -2,8 +2,8 @@
 
 //! Writes the seeds of the fuzz targets: `cargo run --example make_seeds`.
 //!
-//! One valid input of each kind and the edges of the checks; what a fuzzer finds
-//! later is added by hand.
+//! The seeds are a valid input of each kind, and the edges of the checks. Inputs that a fuzzer
+//! finds later are added by hand.
 
 use std::{
     fs,

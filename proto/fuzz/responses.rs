@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must hold for any response of a server that has a list in it.
+//! The properties of responses with a list that hold for any input.
 
 use proto::{
     name::Name,
@@ -9,7 +9,7 @@ use proto::{
 
 use super::check_message;
 
-/// A response to a reservation command that reads.
+/// A response that tells how a disk is reserved.
 pub(super) fn reservation(data: &[u8]) {
     match rnbd::Report::parse(data) {
         Ok(report) => assert_eq!(rnbd::Report::parse(&report.to_bytes()), Ok(report)),

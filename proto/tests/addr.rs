@@ -20,7 +20,7 @@ fn address(text: &str) -> Address {
     }
 }
 
-// What the kernel's %pI4, %pI6c and %pI6 make of them.
+// The texts are those of the kernel's %pI4, %pI6c and %pI6.
 #[test]
 fn addresses_are_shown_as_c_shows_them() {
     let cases = [
@@ -32,16 +32,16 @@ fn addresses_are_shown_as_c_shows_them() {
         ("ip:FE80::200:5AEE:feaa:20a2", "ip:fe80::200:5aee:feaa:20a2"),
         ("ip:1:2:3:4:5:6:7:8", "ip:1:2:3:4:5:6:7:8"),
         ("ip:0001:0020:0300:4000:5:6:7:8", "ip:1:20:300:4000:5:6:7:8"),
-        // A single zero is not worth it.
+        // A single zero is not shortened.
         ("ip:1:0:3:4:5:6:7:8", "ip:1:0:3:4:5:6:7:8"),
-        // The longest run, of two equal ones the first.
+        // The longest run is shortened; of two equally long runs the first.
         ("ip:1:0:0:4:0:0:0:8", "ip:1:0:0:4::8"),
         ("ip:1:0:0:4:5:0:0:8", "ip:1::4:5:0:0:8"),
         ("ip:0:0:3:4:5:6:0:0", "ip:::3:4:5:6:0:0"),
         ("ip:1:2:3:4:5:6:0:0", "ip:1:2:3:4:5:6::"),
         ("ip:::ffff:10.0.0.1", "ip:::ffff:10.0.0.1"),
         ("ip:::ffff:a00:1", "ip:::ffff:10.0.0.1"),
-        // Not mapped, so not shown that way, however it was written.
+        // This address is not mapped, so it is not shown so, however it was written.
         ("ip:::10.0.0.1", "ip:::a00:1"),
         // ISATAP.
         ("ip:fe80::5efe:10.0.0.1", "ip:fe80::5efe:10.0.0.1"),
@@ -136,7 +136,7 @@ fn bad_addresses_are_refused_with_the_errno_of_c() {
         ("ip:.2.3.4", BadIp),
         ("ip:1..3.4", BadIp),
         ("ip:1.2.3.0x4", BadIp),
-        // Longer than the longest that C takes.
+        // This text is longer than the longest that C takes.
         ("ip:00000000001.2.3.4", BadIp),
         ("ip:1.2.3.-4", BadIp),
         ("ip:1.2.3.4 ", BadIp),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a peer gets that asks for a connection.
+//! The decisions on requests for connections.
 
 use proto::admission::{
     decide,
@@ -156,7 +156,7 @@ fn another_kind_of_use_does_not_count() {
 
 #[test]
 fn half_open_paths_make_room_for_newer_ones() {
-    // The address's own ones first: it is the one that floods.
+    // The address gives up its own half-open paths first: it is the address that floods.
     let client = Usage {
         half_open: 3,
         ..NONE

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keys as text, and as the kernel's keyring has them.
+//! Keys as text, and as the kernel's keyring holds them.
 
 #![allow(missing_docs)]
 
@@ -40,7 +40,7 @@ fn a_key_comes_back() {
     );
 }
 
-/// Each digit that is another one is found.
+/// Each wrong digit is found.
 #[test]
 fn a_mistyped_key_is_refused() {
     let good = text(&key(5));

@@ -11,8 +11,8 @@ use std::{
 #[path = "../fuzz/checks.rs"]
 mod checks;
 
-/// Where the fuzz targets are. Asked when it runs: cargo may have compiled this in another
-/// checkout.
+/// The folder of the fuzz targets. The test looks it up when it runs, since cargo may have compiled
+/// the test in another checkout.
 fn fuzz() -> PathBuf {
     PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap()).join("fuzz")
 }

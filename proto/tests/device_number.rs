@@ -56,7 +56,7 @@ fn there_is_always_a_number() {
     used[5] = false;
     assert_eq!(open(&mut used, &mut last), 5);
     assert_eq!(open(&mut used, &mut last), FRESH + 100);
-    // A number that there never was, and a table that has become empty.
+    // `last` may be a number that was never given, and the table may be empty.
     assert_eq!(next(FRESH, usize::MAX, |number| number == 9), 9);
     assert_eq!(next(0, usize::MAX, |_| true), 0);
 }

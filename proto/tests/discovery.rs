@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Discovery: its messages, and which disks a server tells of.
+//! Discovery: its messages, and the disks that a server lists.
 
 use proto::{
     disk_places::{
@@ -269,7 +269,8 @@ fn a_disk_is_a_line_of_text() {
     assert_eq!(longest.write_line(&mut [0; 100]), None);
 }
 
-/// The names of a folder from `start` on, in batches of `size`, each read from its whole list.
+/// The names of a folder from `start` on, in batches of `size`. Each batch is collected from the
+/// whole list.
 fn batches(names: &[(&[u8], bool)], size: usize, start: Start<'_>) -> Vec<Vec<u8>> {
     let mut slots = vec![Slot::EMPTY; size];
     let mut found: Vec<Vec<u8>> = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a server knows its disks again.
+//! How a server recognizes its disks.
 
 use proto::{
     disk_id::{
@@ -38,7 +38,7 @@ fn a_disk_without_a_name_is_known_by_place_and_sequence() {
     assert!(before.is_same_as(&disk(0x700, None, 5)));
     assert!(!before.is_same_as(&disk(0x700, None, 6)));
     assert!(!before.is_same_as(&disk(0x701, None, 5)));
-    // The name could be read once, and not again.
+    // The name could be read the first time, and not the second time.
     assert!(before.is_same_as(&disk(0x700, Some(1), 5)));
     assert!(disk(0x700, Some(1), 5).is_same_as(&before));
 }

@@ -27,7 +27,7 @@ const OPENED: OpenRsp = OpenRsp {
     io_mode: None,
 };
 
-/// What a server that has sent [`OPENED`] says of the same disk in news.
+/// The news that a server sends of the disk of [`OPENED`].
 fn news() -> DeviceNews {
     DeviceNews {
         device_id: OPENED.device_id,

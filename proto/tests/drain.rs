@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Announced maintenance: its time, and how long a client believes in it.
+//! Announced maintenance: its time, and how long a client waits for the server.
 
 use proto::{
     drain::{
@@ -81,7 +81,7 @@ fn back_and_open(drain: &mut ClientDrain, now: i64) -> Option<i64> {
 fn a_day_is_the_most() {
     let mut drain = ClientDrain::new(0);
     assert_eq!(drain.begin(0, u32::MAX), Some(MAX_MS));
-    // Told again before it is over, and when it is over.
+    // The server announces the drain again before the time is over, and when it is over.
     assert_eq!(drain.begin(DAY / 2, MAX_MS), Some(MAX_MS / 2));
     assert_eq!(drain.begin(DAY, MAX_MS), None);
     assert_eq!(drain.begin(DAY + 999, MAX_MS), None, "not worth it");
@@ -96,13 +96,13 @@ fn a_time_that_is_too_short_takes_the_place_of_a_long_one() {
         let mut drain = ClientDrain::new(0);
         assert_eq!(drain.begin(0, MAX_MS), Some(MAX_MS));
         assert_eq!(drain.begin(5000, told), None, "{told}");
-        // What is not held does not count as held, and the other way round.
+        // Time without held requests does not count as held, and the other way round.
         assert_eq!(drain.held_until(), Some(5000), "{told}");
         assert_eq!(drain.excused_until(), Some(5000), "{told}");
         assert!(!drain.has_run_out(6000), "{told}");
         assert_eq!(drain.came_back(6000), None, "{told}");
     }
-    // Nor does it begin anything.
+    // A time that is too short does not begin a drain either.
     let mut drain = ClientDrain::new(0);
     assert_eq!(drain.begin(0, 999), None);
     assert_eq!((drain.held_until(), drain.is_away()), (None, false));
@@ -114,7 +114,7 @@ fn the_time_until_the_end_counts_and_not_what_was_told() {
     assert_eq!(drain.begin(0, MAX_MS), Some(MAX_MS));
     back_and_open(&mut drain, 1000);
     assert_eq!(drain.begin(1000, MAX_MS), Some(MAX_MS - 1000));
-    // Nobody says that it is over.
+    // The server does not say that the drain is over.
     let mut drain = ClientDrain::new(0);
     assert_eq!(drain.begin(0, 1000), Some(1000));
     assert_eq!(drain.begin(3000, MAX_MS), Some(MAX_MS));
@@ -122,7 +122,8 @@ fn the_time_until_the_end_counts_and_not_what_was_told() {
 
 #[test]
 fn half_of_the_time_in_the_long_run() {
-    // A server that tells each second; and one that tells a day and takes it back.
+    // A server that announces a drain each second, and a server that announces a day and takes it
+    // back.
     for told in [
         [999, 999],
         [1000, 1000],
@@ -171,7 +172,7 @@ fn a_device_that_never_comes_is_awaited_for_ten_minutes() {
     drain.begin(0, MAX_MS);
     drain.came_back(300_000);
     assert_eq!(drain.held_until(), Some(900_000));
-    // So the allowance is there for the next drain.
+    // The allowance is left for the next drain.
     assert_eq!(drain.begin(DAY, 610_000), Some(610_000));
 }
 
@@ -200,7 +201,7 @@ fn the_time_runs_out_once() {
     assert!(!drain.has_run_out(2001));
     assert_eq!(drain.held_until(), Some(2000), "until the server is back");
     assert_eq!(drain.came_back(3000), None, "after the time");
-    // The next one begins when it is told.
+    // The next drain begins when it is announced.
     drain.begin(10_000, 2000);
     assert!(drain.has_run_out(12_000));
     drain.begin(20_000, 2000);

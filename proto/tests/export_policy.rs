@@ -272,7 +272,7 @@ fn errors_name_line_and_cause() {
     ];
     for (line, message) in cases {
         assert_eq!(error(&format!("# first\n{line}\n")), message);
-        // A line that is no rule allows nothing, whoever did not check it.
+        // A line that is not a rule allows nothing, also in a policy that was not checked.
         assert!(!may_read(line, "s", "ip:192.0.2.7", "/x"));
     }
 }
@@ -391,7 +391,7 @@ fn many_stars_take_no_long_time() {
     assert!(!Pattern::parse(unlike.as_bytes()).unwrap().matches(&name));
 }
 
-/// What a pattern without escapes means, said once more: by trying everything.
+/// A second implementation of patterns without escapes, which tries everything.
 fn model(pattern: &[u8], name: &[u8]) -> bool {
     match pattern {
         [] => name.is_empty(),
@@ -431,7 +431,7 @@ proptest! {
         let network = Address::Gid((bits & mask).to_be_bytes()).to_text();
         let policy = format!("allow session=* client={}/{len} device=/x mode=ro", network.as_str());
         prop_assert_eq!(check(policy.as_bytes()), Ok(1));
-        // One that is inside, and one at random.
+        // An address inside of the prefix, and a random address.
         for bits in [(bits & mask) | (other_bits & !mask), other_bits] {
             let client = Address::Gid(bits.to_be_bytes()).to_text();
             let inside = (bits ^ u128::from_be_bytes(address)) & mask == 0;
@@ -451,15 +451,15 @@ fn an_address_is_admitted_if_a_rule_names_it() {
     assert!(from("ip:2001:db8::1"));
     assert!(!from("ip:192.0.3.1"));
     assert!(!from("ip:2001:db8::2"));
-    // An address that is nothing but the client's word.
+    // The client's address is not known for certain.
     assert!(!admits(policy.as_bytes(), None));
     let anywhere = "allow session=web1 client=* device=/dev/vdb mode=ro\n";
     assert!(admits(anywhere.as_bytes(), None));
     assert!(!admits(b"", Address::parse(b"ip:192.0.2.1").ok()));
 }
 
-/// A session that no rule is about can open nothing, whatever it asks for: name, address and proved
-/// identity have to be those of one rule.
+/// Name, address and proved identity of a session have to fit one rule. A session that no rule is
+/// about can open nothing.
 #[test]
 fn a_session_is_admitted_if_a_rule_is_about_it() {
     let policy = "allow session=web* client=ip:192.0.2.0/24 device=/dev/vdb mode=ro\n\
@@ -486,7 +486,8 @@ fn a_session_is_admitted_if_a_rule_is_about_it() {
     assert!(!about("web1", "ip:192.0.3.1", Some(b"db")));
 }
 
-/// A rule with a client id is for clients that have proved to be the one; a rule without for all.
+/// A rule with a client id is only for clients that have proved this identity. A rule without it is
+/// for all clients.
 #[test]
 fn proved_identities() {
     let may = |policy: &str, client: Option<&[u8]>| {

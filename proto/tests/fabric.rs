@@ -73,7 +73,7 @@ fn shifted_or_older_data_do_not_fit() {
     let bytes = pattern(3, 4096);
     assert!(first_difference(3, 1, &bytes).is_some());
     assert!(first_difference(4, 0, &bytes).is_some());
-    // A page in the place of another one.
+    // A page in the place of another page.
     assert!(first_difference(3, 512, &bytes).is_some());
 }
 
@@ -86,7 +86,7 @@ fn sizes_are_those_around_the_boundaries() {
         assert!(sizes.contains(&size), "{size} in {sizes:?}");
     }
     assert!(sizes.windows(2).all(|pair| pair[0] < pair[1]), "{sizes:?}");
-    // An MTU of a page has the same edges.
+    // An MTU of a page has the same edges as the page.
     let same: Vec<_> = Sizes::around(4096, 4096, 65536).iter().collect();
     assert_eq!(same.iter().filter(|size| **size == 4096).count(), 1);
 }
@@ -185,7 +185,7 @@ fn percentiles() {
     assert_eq!(percentile(&[], 5000), None);
 }
 
-/// A test that found nothing.
+/// A test that found no fault.
 fn good() -> Facts {
     Facts {
         mtus: Some((1024, 1024)),
@@ -205,7 +205,7 @@ fn faults(facts: Facts) -> Vec<&'static str> {
 #[test]
 fn a_good_fabric_has_no_fault() {
     assert!(faults(good()).is_empty());
-    // What a cable may lose.
+    // Losses that any cable may have.
     let facts = Facts { lost: 2, ..good() };
     assert!(faults(facts).is_empty());
     let facts = Facts {
@@ -275,7 +275,7 @@ fn each_fault_is_named() {
         ),
         (Facts { lost: 10, ..good() }, &["loss"]),
         (
-            // A request that is late because its packets are lost says nothing else.
+            // The loss explains that the large message did not arrive.
             Facts {
                 lost: 10,
                 smallest_lost: Some(4096),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files as disks: their blocks, and their names in sysfs.
+//! Files as disks: their block sizes, and their names in sysfs.
 
 use proto::{
     file_disk::{
@@ -43,7 +43,7 @@ fn direct_io_has_the_blocks_that_the_file_system_asks_for() {
     assert_blocks(&facts(4096, Some((4096, 512))), direct, 4096, 4096);
     assert_blocks(&facts(4096, Some((1, 1))), direct, 512, 4096);
     assert_blocks(&facts(4096, Some((32768, 4096))), direct, 32768, 32768);
-    // Not more memory than there is.
+    // Blocks are at most `Blocks::MAX`; this file needs no alignment of memory.
     assert_blocks(&facts(1 << 20, Some((512, 0))), direct, 512, 32768);
 }
 
@@ -128,7 +128,7 @@ fn assert_name(path: &str, wanted: &str) {
 fn a_file_is_called_by_its_path() {
     assert_name("/srv/a.img", "!srv!a.img");
     assert_name("/a", "!a");
-    // No disk's name begins so.
+    // No block device's name begins with `!`.
     assert_name("a", "!a");
     // As long as a name can be: 255 bytes.
     let longest = format!("/{}", "x".repeat(254));
@@ -160,7 +160,7 @@ fn names_of_different_files_differ() {
 
 #[test]
 fn a_name_that_is_not_the_path_has_a_number_of_it() {
-    // The same from run to run: FNV-1a of the path.
+    // The number is the same in each run: FNV-1a of the path.
     assert_name("/a!b", "!a!b~3660289cb3abc732");
     assert_name("/a\nb", "!a?b~36bc2a9cb3fa2945");
     let cut = name(format!("/{}", "x".repeat(255)).as_bytes());

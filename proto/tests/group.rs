@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Groups: the list of missed writes against a set, the members' states, the word of a request, and
-//! which member is read.
+//! Groups: the list of missed writes compared with a set, the states of members, the word of a
+//! request, and the choice of the member that is read.
 
 use std::collections::BTreeSet;
 
@@ -43,7 +43,7 @@ fn numbers(missed: &Missed<Vec<Range>>) -> BTreeSet<u64> {
     ranges.flat_map(|range| range.first..=range.last).collect()
 }
 
-/// Ranges are in order, none is empty, and none touches the next one.
+/// Checks that ranges are in order, that no range is empty, and that no range touches the next.
 fn is_in_order(missed: &Missed<Vec<Range>>) {
     let all = ranges(missed);
     assert!(all.iter().all(|(first, last)| first <= last), "{all:?}");
@@ -68,7 +68,7 @@ fn writes_that_follow_each_other_take_one_place() {
         missed.add(number);
     }
     assert_eq!(ranges(&missed), [(5, 999)]);
-    // In the other order, and twice.
+    // Writes in falling order, and each write twice.
     let mut missed = list(2);
     for number in (5..1000).rev().chain(5..1000) {
         missed.add(number);
@@ -146,7 +146,7 @@ fn without_places_enough_no_write_is_lacking() {
                     assert_eq!(numbers(&missed), model);
                 }
             }
-            // As soon as all is brought, it is exact again.
+            // A list that becomes empty is exact again.
             assert!(missed.remove(0, 100));
             assert!(missed.is_empty() && missed.is_exact());
         }
@@ -184,7 +184,7 @@ fn a_member_that_fails_is_behind_until_it_has_all() {
     let mut one = member();
     assert!(one.begin(1) && one.begin(2) && one.begin(3));
     assert!(one.failed(2), "it has just fallen behind");
-    // 3 was on its way, and is confirmed. 4 and 5 are not sent to it.
+    // Write 3 was in flight, and is confirmed. Writes 4 and 5 are not sent to the member.
     assert!(!one.begin(4) && !one.begin(5));
     assert!(!one.failed(2), "it had fallen behind before");
     let listed: Vec<u64> = numbers(one.missed()).into_iter().collect();
@@ -251,7 +251,7 @@ fn a_late_failure_is_on_the_list_though_the_user_has_resolved_it() {
     );
 }
 
-/// How a party ends a request in one of the 27 ways in which three members do.
+/// How a party ends a request, for one of the 27 ways in which three members can do so.
 fn way(number: u32, party: Party) -> End {
     let digit = match party {
         Party::Sender => 0,
@@ -362,7 +362,7 @@ fn reads_go_by_the_policy() {
     let latency = |member| if member == 2 { 10 } else { 20 };
     let fastest = (1..64).map(|turn| ReadPolicy::LeastLatency.choose(allowed, turn, latency));
     assert!(fastest.into_iter().all(|chosen| chosen == Some(2)));
-    // The others are tried now and then.
+    // The other members are read now and then.
     let probes: Vec<_> = (0..3)
         .map(|probe| ReadPolicy::LeastLatency.choose(allowed, probe * 64, latency))
         .collect();

@@ -78,7 +78,7 @@ fn a_name_has_no_characters_that_lead_elsewhere() {
         let is_good = b".-_:+".contains(&byte);
         assert_eq!(Identity::parse(&bytes).is_ok(), is_good, "{byte:#x}");
     }
-    // Behind the end of the name.
+    // A byte behind the end of the name.
     let mut bytes = good.to_bytes();
     bytes[63] = b'x';
     assert!(Identity::parse(&bytes).is_err());

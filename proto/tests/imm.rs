@@ -70,7 +70,7 @@ fn a_doorbell_carries_a_number() {
         assert_eq!(imm.encode(), wire, "{imm:?}");
         assert_eq!(Imm::decode(wire), imm, "{wire:#x}");
     }
-    // What does not fit is cut off, and leaves the type as it is.
+    // Bits that do not fit are cut off, and do not change the type.
     assert_eq!(Imm::Doorbell { number: u32::MAX }.encode(), 0x6fff_ffff);
 }
 
@@ -177,7 +177,7 @@ fn the_most_chunks() {
 
 #[test]
 fn places_outside_the_chunks_are_refused_both_ways() {
-    // A depth that is no power of two leaves numbers without a chunk.
+    // A depth that is not a power of two leaves numbers without a chunk.
     let layout = ChunkLayout::new(500, 10_000).unwrap();
     assert_eq!(layout.mem_bits(), 19);
     assert_eq!(layout.encode(500, 0), None);

@@ -64,7 +64,7 @@ fn a_number_that_is_too_large_is_another_error() {
         "0x10000000000000000",
         "02000000000000000000000",
         "99999999999999999999999\n",
-        // That it overflows is seen first.
+        // The overflow is found before the wrong character.
         "99999999999999999999999x",
     ] {
         assert_eq!(
@@ -83,7 +83,7 @@ fn integers_have_a_sign() {
         ("-1\n", -1),
         ("+9999", 9999),
         ("-0", 0),
-        // Decimal all the same.
+        // These are decimal, too.
         ("010", 10),
         ("2147483647", i32::MAX),
         ("-2147483648", i32::MIN),

@@ -48,7 +48,7 @@ fn the_search_path_comes_first() {
     assert_full("", "a", "/a");
 }
 
-/// So that `/dev/sda` is the same disk whether the search path is `/` or `/dev`.
+/// `/dev/sda` is the same disk whether the search path is `/` or `/dev`.
 #[test]
 fn what_is_below_the_search_path_already_is_the_path() {
     assert_full("/dev", "/dev/sda", "/dev/sda");
@@ -58,7 +58,7 @@ fn what_is_below_the_search_path_already_is_the_path() {
     assert_full("/dev/vg", "/dev/vg/a/b", "/dev/vg/a/b");
     assert_full("/srv/%SESSNAME%", "/srv/node-1/a", "/srv/node-1/a");
     assert_full("", "/a", "/a");
-    // Not of another folder, and not the folder itself.
+    // Paths in another folder, and the folder itself.
     assert_full("/dev", "dev/sda", "/dev/dev/sda");
     assert_full("/dev", "/devices/a", "/dev/devices/a");
     assert_full("/dev", "/dev", "/dev/dev");
@@ -82,7 +82,7 @@ fn sessions_can_have_a_directory_each() {
     assert_full("/srv/%SESSNAME%", "a", "/srv/node-1/a");
     assert_full("/srv/%SESSNAME%/", "/a", "/srv/node-1/a");
     assert_full("%SESSNAME%", "a", "/node-1/a");
-    // What follows is ignored, as in C.
+    // The text behind the mark is ignored, as in C.
     assert_full("/srv/%SESSNAME%/disks", "a", "/srv/node-1/a");
     assert_full("/srv/x%SESSNAME%", "a", "/srv/x/node-1/a");
     assert_full("/srv/%sessname%", "a", "/srv/%sessname%/a");

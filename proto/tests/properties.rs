@@ -73,7 +73,7 @@ fn address() -> impl Strategy<Value = Address> {
             addr,
             scope: Scope::NONE
         }),
-        // Zeros, so that there is something to leave out.
+        // Many zeroes, so that the text leaves words out.
         vec(select(&[0u8, 0, 0, 1, 0xff, 0x5e, 0xfe][..]), 16).prop_map(|addr| Address::V6 {
             addr: addr.try_into().unwrap(),
             scope: Scope::NONE
@@ -319,7 +319,7 @@ proptest! {
         paths in vec(address(), 0..=6),
         first in any::<bool>(),
     ) {
-        // More do not fit the name of a link in sysfs.
+        // Longer names do not fit into the name of a link in sysfs.
         prop_assume!(sessname.as_bytes().len() + device.len() < 255);
         let mut words = vec![
             format!("sessname={}", String::from_utf8_lossy(sessname.as_bytes())),

@@ -83,7 +83,7 @@ fn the_short_way_takes_the_same_requests() {
     let req = Request::parse_usual(4096 + 32, &msg);
     assert_eq!(req, Request::parse(CHUNK, 4096 + 32, &msg).ok());
     assert_eq!(req.map(|req| req.transfer_len()), Some(4096));
-    // The user's message is longer than what is in front of it.
+    // The user's message is longer than the bytes before the RTRS message.
     assert_eq!(Request::parse_usual(31, &msg), None);
 
     let msg: [u8; MAX_MSG_SIZE] = read_msg(32, Some(desc(512))).try_into().unwrap();
@@ -91,7 +91,7 @@ fn the_short_way_takes_the_same_requests() {
     assert_eq!(req, Request::parse(CHUNK, 4096 + 32, &msg).ok());
     assert_eq!(req.map(|req| req.transfer_len()), Some(512));
     assert_eq!(req.and_then(|req| req.only_target().copied()), None);
-    // More is wanted than there is room for.
+    // The target is longer than the data area.
     assert_eq!(Request::parse_usual(511 + 32, &msg), None);
     for wrong in [
         raw_read(32, 0, 2, desc(512)),
@@ -228,7 +228,7 @@ fn other_types_close_the_path() {
 fn a_message_that_runs_past_the_chunk_closes_the_path() {
     let read = read_msg(32, Some(desc(4096)));
     let write = WriteMsg { usr_len: 32 }.to_bytes();
-    // Even if what lies behind the chunk has been copied along.
+    // The bytes behind the chunk are copied, too.
     for missing in 1..24 {
         assert_closed(Request::parse(CHUNK, CHUNK - 24 + missing, &read));
     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which lost paths may still have a request.
+//! The lost paths that may still have a request.
 
 use proto::resent::{
     LostPaths,
     ResentFrom, //
 };
 
-/// A path is lost, while no place has to be given up.
+/// A path is lost while a place is free.
 fn lost(paths: &mut LostPaths, number: u32) -> proto::resent::LostPath {
     paths.lost(number, || panic!("there are places"))
 }
 
-/// As many paths are lost as are told apart, from number 1 on; one set has all of them.
+/// As many lost paths as are told apart, from number 1 on, and a set that has all of them.
 fn many() -> (LostPaths, ResentFrom) {
     let mut paths = LostPaths::NONE;
     let mut all = ResentFrom::NOTHING;
@@ -82,7 +82,7 @@ fn the_set_of_another_request_stays() {
     let back = paths.back(7).unwrap();
     assert_eq!(first.without(back), ResentFrom::NOTHING);
     assert_eq!(second.without(back), second);
-    // The place of 7 goes to another path.
+    // The place of path 7 goes to another path.
     let third = ResentFrom::NOTHING.and(lost(&mut paths, 9));
     assert_ne!(third, second);
     assert_eq!(second.without(paths.back(9).unwrap()), second);
@@ -91,7 +91,7 @@ fn the_set_of_another_request_stays() {
 #[test]
 fn paths_that_never_come_back_give_up_their_places() {
     let (mut paths, all) = many();
-    // One request is left, which came from the paths 5 and 6.
+    // One request is left, which was sent again from the paths 5 and 6.
     let left = ResentFrom::NOTHING
         .and(lost(&mut paths, 5))
         .and(lost(&mut paths, 6));

@@ -21,7 +21,7 @@ use proto::{
 
 type Machines = Table<u32>;
 
-/// Machines and their keys: the machine N has the key 10 * N, but for those of `shared`.
+/// The machines. Machine N has the key 10 * N, unless a test registers it with another key.
 const HOLDER: u32 = 1;
 const OTHER: u32 = 2;
 const THIRD: u32 = 3;
@@ -74,7 +74,7 @@ fn registered() -> Machines {
     table
 }
 
-/// Three machines are registered, and the first has reserved the disk.
+/// Three machines are registered, and `HOLDER` has reserved the disk.
 fn reserved(kind: Kind) -> Machines {
     let mut table = registered();
     assert_eq!(reserve(&mut table, HOLDER, kind), Ok(()));
@@ -267,7 +267,7 @@ fn the_holder_is_preempted() {
             assert_eq!(keys(&table), [20, 30]);
             assert_eq!(table.generation(), generation + 1);
             let wanted = match (kind.is_of_all(), to.is_of_all()) {
-                // Those who are left hold it.
+                // The remaining registrants hold the reservation.
                 (true, _) => (kind, None),
                 (false, true) => (to, None),
                 (false, false) => (to, Some(OTHER)),
@@ -332,7 +332,7 @@ fn a_reservation_of_all_is_taken_with_the_key_0() {
             assert_eq!(keys(&table), [20]);
             let held_by = (!to.is_of_all()).then_some(OTHER);
             assert_eq!(holder(&table), Some((to, held_by)));
-            // Also if there is nobody else.
+            // The same works without other registrants.
             let again = if to.is_of_all() { 0 } else { key(OTHER) };
             assert_eq!(preempt(&mut table, OTHER, again, of_all), Ok(()));
             assert_eq!(holder(&table), Some((of_all, None)));

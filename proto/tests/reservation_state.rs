@@ -52,7 +52,7 @@ fn reserve(table: &mut Machines, machine: &MachineName, key: u64, kind: Kind) {
         .unwrap();
 }
 
-/// Three machines, of which the first has gone again; the last one holds the disk.
+/// Three machines, of which the first was removed again; the last holds the disk.
 fn table(kind: Kind) -> Machines {
     let mut table = Table::new();
     for (machine, key) in [(session("a"), 1), (host(2), u64::MAX), (session("b"), 3)] {
@@ -69,7 +69,7 @@ fn file(table: &Machines) -> Vec<u8> {
     bytes
 }
 
-/// A table with as many registrants as can be: nothing of them may be left.
+/// A table with the most registrants, none of which may be left after a restore.
 fn full() -> Machines {
     let mut table = Table::new();
     for number in 1..=MAX_REGISTRANTS as u8 {
@@ -87,7 +87,7 @@ fn read(bytes: &[u8]) -> Result<Machines, StateError> {
     Ok(table)
 }
 
-/// The same file with other bytes and a checksum that is right.
+/// The same file with other bytes and the right checksum.
 fn changed(at: usize, to: &[u8]) -> Vec<u8> {
     let mut bytes = file(&table(Kind::WriteExclusive));
     bytes[at..at + to.len()].copy_from_slice(to);
@@ -97,7 +97,7 @@ fn changed(at: usize, to: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// By the book: a register of 32 bits that the bits are shifted into.
+/// CRC-32C as textbooks have it: the bits are shifted into a register of 32 bits.
 fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for byte in bytes {

@@ -29,7 +29,7 @@ use proto::{
     ProtoError, //
 };
 
-/// What the server makes of a message in a session without extensions.
+/// Parses a message as the server does in a session without extensions.
 fn parse(bytes: &[u8]) -> Result<Request, ProtoError> {
     Request::parse(bytes, 0)
 }
@@ -93,7 +93,7 @@ fn a_wish_for_an_io_mode_is_a_byte_of_the_extension() {
         assert_eq!(bytes[5], byte, "{io_mode:?}");
         let parsed = Request::parse(&bytes, FEATURE_IO_MODE);
         assert_eq!(parsed, Ok(Request::Open(wish(io_mode))), "{io_mode:?}");
-        // The byte means nothing where that was not agreed on.
+        // The byte has no meaning in a session without the extension.
         assert_eq!(parse(&bytes), Ok(Request::Open(wish(None))), "{io_mode:?}");
     }
     let mut bytes = wish(None).to_bytes();
@@ -330,7 +330,7 @@ fn an_empty_write_with_preflush_is_a_flush() {
     assert_eq!(io.block_op(false, 0), Ok(BlockOp::Flush));
 }
 
-// C makes a block request with a length and no memory of the first of these.
+// In the first case C makes a block request that has a length but no memory.
 #[test]
 fn operations_that_disagree_with_their_request_are_refused() {
     let cases = [

@@ -401,14 +401,14 @@ fn info_rsp_says_why_a_client_is_refused() {
     assert_eq!(refusal, [1, 0, 0, 0, 0xf3, 0xff, 0, 0]);
     let refused = |bytes: &[u8]| InfoRsp::parse(bytes, &layout).map(|_| ()).unwrap_err();
     assert_eq!(refused(&refusal), ProtoError::Refused(Errno::EACCES));
-    // A number of the kernel's own stops the machine when a driver returns it.
+    // An error number that only the kernel uses stops the machine when a driver returns it.
     for number in [1i16, -512, i16::MIN] {
         let mut strange = refusal;
         strange[4..6].copy_from_slice(&number.to_le_bytes());
         let error = ProtoError::Refused(Errno::ECONNRESET);
         assert_eq!(refused(&strange), error, "number {number}");
     }
-    // With descriptors the field means nothing.
+    // In a message with descriptors the field has no meaning.
     let mut bytes = info_rsp(&[desc(0, 0, 4 * 8192)]);
     bytes[4] = 0xf3;
     assert!(InfoRsp::parse(&bytes, &layout).is_ok());

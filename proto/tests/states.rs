@@ -218,7 +218,7 @@ fn until_failure(settings: &Settings) -> (u32, Vec<Action>) {
     unreachable!()
 }
 
-/// The longest time from the last sign of life to [`Action::Fail`] in ms.
+/// The longest time from the peer's last message to [`Action::Fail`] in ms.
 fn detection_ms(settings: &Settings) -> u64 {
     u64::from(settings.interval_ms) * (u64::from(settings.missed_max) + 2)
 }
@@ -226,10 +226,10 @@ fn detection_ms(settings: &Settings) -> u64 {
 #[test]
 fn a_silent_peer_is_given_up_as_in_c() {
     let (intervals, actions) = until_failure(&Settings::DEFAULT);
-    // Between 30 and 35 s after the last sign of life.
+    // Between 30 and 35 s after the peer's last message.
     assert_eq!(intervals, 7);
     assert_eq!(detection_ms(&Settings::DEFAULT), 35_000);
-    // One heartbeat, and no more while it is not answered.
+    // One heartbeat, and no further heartbeats while it is not answered.
     assert_eq!(actions[0], Action::Send);
     assert!(actions[1..].iter().all(|&action| action == Action::Wait));
 }

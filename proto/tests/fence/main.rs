@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! No older write lands after a newer one, whatever is lost and however long anything takes.
+//! No older write lands after a newer write, whatever is lost and however long any step takes.
 //!
 //! The checker visits all states of [`model`]. For each rule a test leaves the rule out, and the
 //! checker has to find a run that breaks a property.
@@ -16,7 +16,7 @@ use stateright::{Checker, Model};
 const STALE: &str = "nothing older after something newer";
 const HANGS: &str = "no request hangs";
 
-/// Two paths, of which so many are lost and established again.
+/// Two paths, with this many losses and this many new connections.
 fn two_paths(rules: Rules, losses: u8, connects: u8) -> Fence {
     Fence {
         rules,
@@ -41,7 +41,7 @@ fn finds(fence: Fence, what: &'static str) {
     eprintln!("{what}: {:?}", path.into_actions());
 }
 
-/// The rules of these modules are enough, however the server keeps data from changes.
+/// The modules' rules are enough, however the server keeps data from changes.
 #[test]
 fn ours() {
     for data in [Data::InPlace, Data::Copied, Data::Invalidated] {
@@ -56,7 +56,8 @@ fn ours() {
     }
 }
 
-/// Also when requests that were given up are offered again, in another session.
+/// The rules are also enough when requests that were given up are offered again, in another
+/// session.
 #[test]
 fn held_requests() {
     holds(two_paths(
@@ -154,8 +155,8 @@ fn a_disconnection() {
     );
 }
 
-/// The path that carries the question may be lost while another one comes up, which has to carry
-/// it, too.
+/// The path that carries the question may be lost while another path comes up. That path has to
+/// carry the question, too.
 #[test]
 fn one_question() {
     finds(
@@ -171,7 +172,7 @@ fn one_question() {
     );
 }
 
-/// When no path is left to ask by, a path that comes up must not get the requests.
+/// If no path is left to ask the server by, a path that comes up later must not get the requests.
 #[test]
 fn sent_without_an_end() {
     finds(
@@ -187,7 +188,7 @@ fn sent_without_an_end() {
     );
 }
 
-/// Requests that were given up may still come to the chunks of the old session.
+/// Requests that were given up may still arrive in the chunks of the old session.
 #[test]
 fn given_up_in_the_same_session() {
     finds(

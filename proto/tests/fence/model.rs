@@ -5,24 +5,25 @@
 //!
 //! The client writes twice to place 0 (request 1 only after request 0 has finished), and once to
 //! place 1 (request 2). A path is established a few times; each time is an [`Incarnation`]. A
-//! message is placed in its chunk, looked at, its data are read, and the disk has them, in four
-//! steps. Between any two steps all others may happen: either end loses a path, a message is late
-//! for as long as the server's queue pair takes messages, the session's worker holds a request.
+//! message takes four steps: it is placed in its chunk, the server looks at it, its data are read,
+//! and the disk has them. Between any two steps every other step may happen: either end loses a
+//! path, a message is late for as long as the server's queue pair takes messages, the session's
+//! worker holds a request.
 //!
-//! A response and the word that a path has ended take no time. If they are late, nothing else can
-//! happen than if the server's last step is late; if they are lost, the path was lost before that
-//! step.
+//! A response takes no time, nor does the message that a path has ended. If such a message is late,
+//! nothing else can happen than if the server's last step before it is late. If it is lost, the
+//! path was lost before that step.
 
 use stateright::{Model, Property};
 
 /// A request, which is also the data that it writes: a greater number is newer.
 pub type Request = u8;
-/// How many there are.
+/// The number of requests.
 pub const REQUESTS: usize = 3;
-/// How many chunks a session has.
+/// The number of chunks of a session.
 pub const TAGS: usize = 2;
 
-/// Where on the disk `request` writes.
+/// The place on the disk that `request` writes.
 pub fn place(request: Request) -> usize {
     usize::from(request == 2)
 }
@@ -52,11 +53,11 @@ pub enum Says {
 /// How a server keeps the data of a write from changes while the disk takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Not at all.
+    /// Data is not kept from changes.
     InPlace,
-    /// It copies the data when it looks at the request.
+    /// The server copies the data when it looks at the request.
     Copied,
-    /// It invalidates the key of the path that the request came by.
+    /// The server invalidates the key of the path that the request came by.
     Invalidated,
 }
 
@@ -66,22 +67,24 @@ pub struct Rules {
     pub wait: Wait,
     pub says: Says,
     pub data: Data,
-    /// A chunk has one request at work at a time; responses are withheld while others are parked.
+    /// A chunk has one request at work at a time. Responses are withheld while other requests of
+    /// the chunk are parked.
     pub owners: bool,
-    /// The client asks by a path that comes up, too.
+    /// The client also asks by a path that comes up later.
     pub asks_again: bool,
-    /// Requests of a path whose end nobody confirms are given up, not sent by a path that comes up.
+    /// Requests of a path whose end is not confirmed are given up, and not sent by a path that
+    /// comes up later.
     pub gives_up: bool,
     /// A client that has given requests up gets a session with other chunks.
     pub new_session: bool,
-    /// The server makes that session when no request of the old one is at work.
+    /// The server makes the new session only when no request of the old session is at work.
     pub session_waits: bool,
-    /// The block layer offers a request again that was given up.
+    /// The block layer offers requests again that were given up.
     pub hold: bool,
 }
 
 impl Rules {
-    /// Those of these modules.
+    /// The modules' rules.
     pub const OURS: Self = Self {
         wait: Wait::Ended,
         says: Says::AfterDrain,
@@ -95,18 +98,18 @@ impl Rules {
     };
 }
 
-/// What is tried out.
+/// The model to check.
 #[derive(Clone, Copy, Debug)]
 pub struct Fence {
     pub rules: Rules,
     pub paths: u8,
-    /// How often an end loses a path by itself.
+    /// The number of times that an end loses a path by itself.
     pub losses: u8,
-    /// How often a path is established again.
+    /// The number of times that a path is established again.
     pub connects: u8,
 }
 
-/// What has become of a request on the client.
+/// The progress of a request on the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Progress {
     Idle,
@@ -122,11 +125,11 @@ pub enum Client {
     Up,
     /// Waits for the server.
     Lost,
-    /// Its requests may be sent again.
+    /// The path's requests may be sent again.
     Fenced,
-    /// Its requests may not be sent again.
+    /// The path's requests must not be sent again.
     Unfenced,
-    /// It has no requests left.
+    /// The path has no requests left.
     Settled,
 }
 
@@ -134,35 +137,36 @@ pub enum Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Server {
     Up,
-    /// No request begins any more. The client may see it disconnected.
+    /// No request of the path begins any more. The client may see the path disconnected.
     Closing,
-    /// No message is placed any more.
+    /// No message of the path is placed any more.
     Drained,
-    /// None of its requests is at work.
+    /// No request of the path is at work.
     Gone,
 }
 
-/// A path, from one connecting to its end. Named by its index.
+/// A path, from a connection to its end. It is named by its index.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     pub path: u8,
     pub session: u8,
-    /// How often the client had given up when it asked for the connection.
+    /// The client's count of requests that it gave up, when it asked for the connection.
     pub told: u8,
     pub client: Client,
     pub server: Server,
     /// The requests that are on the way, by tag.
     pub sent: [Option<Request>; TAGS],
-    /// Whether there is a message in the chunk that was not looked at, by tag.
+    /// Whether the chunk has a message that the server has not looked at, by tag.
     pub placed: [bool; TAGS],
-    /// The paths for whose end the client asks by this one, on the way. A set of indices.
+    /// The questions on the way by this path: the paths whose end the client asks for. A set of
+    /// indices.
     pub questions: u8,
-    /// The paths by which the client has asked for the end of this one. A set of indices.
+    /// The paths by which the client has asked for the end of this path. A set of indices.
     pub asked_on: u8,
 }
 
 impl Incarnation {
-    /// Of `path`, for a client that has given up so often.
+    /// An incarnation of `path`, for a client that has given up requests `told` times.
     pub fn new(path: u8, session: u8, told: u8, client: Client) -> Self {
         Self {
             path,
@@ -184,11 +188,11 @@ pub struct Operation {
     pub session: u8,
     pub tag: u8,
     pub by: u8,
-    /// What the header said; nothing while the request is parked.
+    /// The request in the header; `None` while the request is parked.
     pub header: Option<Request>,
-    /// What the data were when they were read.
+    /// The data as they were read.
     pub data: Option<Request>,
-    /// On the disk; the response is withheld.
+    /// The data are on the disk; the response is withheld.
     pub written: bool,
 }
 
@@ -215,7 +219,7 @@ pub struct State {
     pub given_up: u8,
     pub losses: u8,
     pub connects: u8,
-    /// A request that was sent again has been answered.
+    /// A request that was sent again has got its response.
     pub failed_over: bool,
     pub sent_again: [bool; REQUESTS],
 }
@@ -228,32 +232,32 @@ pub enum Step {
         tag: u8,
         by: u8,
     },
-    /// The client sends a request of a lost path by another one.
+    /// The client sends a request of a lost path by another path.
     SendAgain {
         request: Request,
         by: u8,
     },
     /// The client loses a path.
     Lose(u8),
-    /// The client stops to wait for the end of a path without having been told.
+    /// The client stops to wait for the end of a path, though the server has not confirmed it.
     StopWaiting(u8),
     /// The client gives up the requests of a path.
     GiveUp(u8),
-    /// The client establishes a path again: the server's part, the client's.
+    /// The client establishes a path again: first the server's part, then the client's part.
     Connect {
         path: u8,
     },
     ComeUp(u8),
-    /// The server begins to close a path, drains it, and has finished its requests.
+    /// The server begins to close a path, drains the path, and has finished the path's requests.
     Close(u8),
     Drain(u8),
     Leave(u8),
-    /// The question for the end of a path comes to the server.
+    /// The question for the end of a path arrives at the server.
     Question {
         on: u8,
         about: u8,
     },
-    /// A message comes to its chunk; the server looks at it.
+    /// A message arrives in its chunk; the server looks at it.
     Place {
         by: u8,
         tag: u8,
@@ -297,8 +301,8 @@ impl State {
         self.requests.iter().any(in_flight)
     }
 
-    /// Every place has data that were written there, and none older than the newest that the client
-    /// knows to be written.
+    /// Every place has data that were written to that place, and no data older than the newest that
+    /// the client knows to be written.
     fn is_consistent(&self) -> bool {
         self.disk.iter().enumerate().all(|(at, on_disk)| {
             let newest = (0..)
@@ -312,7 +316,7 @@ impl State {
 }
 
 impl Fence {
-    /// All that can happen in `state`.
+    /// All steps that are possible in `state`.
     fn steps(&self, state: &State, steps: &mut Vec<Step>) {
         self.client_steps(state, steps);
         self.server_steps(state, steps);
@@ -326,7 +330,7 @@ impl Fence {
                 .map(|(by, _)| by)
         };
         for (request, progress) in (0u8..).zip(&state.requests) {
-            // The same place is written by the first two.
+            // Requests 0 and 1 write the same place.
             let waits =
                 request == 1 && !matches!(state.requests[0], Progress::Done | Progress::Failed);
             if *progress == Progress::Idle && !waits {
@@ -406,7 +410,7 @@ impl Fence {
         }
     }
 
-    /// The path's key for the chunk is invalidated.
+    /// Whether the path's key for the chunk is invalidated.
     fn is_invalid(&self, state: &State, by: u8, tag: u8) -> bool {
         self.rules.data == Data::Invalidated
             && state
@@ -442,7 +446,7 @@ impl Model for Fence {
     type State = State;
     type Action = Step;
 
-    /// All paths are up, and the first request is on its way by the first one.
+    /// All paths are up, and request 0 is on its way by path 0.
     fn init_states(&self) -> Vec<State> {
         let up = |path| Incarnation::new(path, 0, 0, Client::Up);
         let mut state = State {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each step of the model does.
+//! The steps of the model.
 
 use super::model::{
     place, Client, Data, Fence, Incarnation, Operation, Progress, Request, Says, Server, Session,
@@ -12,13 +12,13 @@ impl State {
     pub fn send(&mut self, request: Request, tag: u8, by: u8) {
         self.requests[usize::from(request)] = Progress::InFlight { tag, by };
         let incarnation = self.incarnation(by);
-        // What comes to a drained queue pair goes nowhere.
+        // A drained queue pair takes no message.
         if incarnation.server < Server::Drained {
             incarnation.sent[usize::from(tag)] = Some(request);
         }
     }
 
-    /// The client has lost a path, and asks the server by the others to end it.
+    /// The client has lost a path, and asks the server by its other paths to end it.
     fn lose(&mut self, index: u8) {
         self.incarnation(index).client = Client::Lost;
         for incarnation in &mut self.incarnations {
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    /// The server says by one path that another one has ended.
+    /// The server says by the path `on` that the path `about` has ended.
     fn tell(&mut self, on: u8, about: u8) {
         let carrier = self.incarnation(on);
         let arrives = carrier.server == Server::Up && carrier.client == Client::Up;
@@ -45,7 +45,7 @@ impl State {
         }
     }
 
-    /// The client gives up the requests of a path, whose tags are used for others then.
+    /// The client gives up the requests of a path. Their tags are free for other requests then.
     fn give_up(&mut self, index: u8, hold: bool) {
         self.given_up += 1;
         for other in 0..self.incarnations.len() as u8 {
@@ -66,7 +66,7 @@ impl State {
         self.settle(index);
     }
 
-    /// An operation begins, whose chunk belongs to it.
+    /// An operation begins. The chunk belongs to it.
     fn begin(&self, operation: &mut Operation, data: Data) {
         let chunks = &self.sessions[usize::from(operation.session)].chunks;
         operation.header = chunks[usize::from(operation.tag)];
@@ -90,7 +90,7 @@ impl State {
         }
     }
 
-    /// Leaves out what has no effect any more, so that equal states are found equal.
+    /// Clears values that have no effect any more, so that equal states are found equal.
     pub fn forget(&mut self) {
         for incarnation in &mut self.incarnations {
             if incarnation.server != Server::Up {
@@ -208,7 +208,7 @@ impl Fence {
         }
     }
 
-    /// From when on the server says that a path has ended.
+    /// The state of a path from which the server says that the path has ended.
     fn ended(&self) -> Server {
         match self.rules.says {
             Says::BeforeDrain => Server::Closing,
@@ -263,7 +263,8 @@ impl Fence {
         state.operations.push(operation);
     }
 
-    /// The disk has an operation's data; the response, or the next operation for its chunk.
+    /// The disk has an operation's data. Then the next operation for the chunk begins, or the
+    /// responses are sent.
     fn write(&self, state: &mut State, index: usize) {
         let operation = &mut state.operations[index];
         if let (Some(header), Some(data)) = (operation.header, operation.data) {

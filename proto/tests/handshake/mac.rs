@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! HMAC-SHA-256 on the host, and forms of it that leave something out.
+//! HMAC-SHA-256 on the host, and forms of it that leave a part of the message out.
 
 use std::ops::Range;
 
@@ -15,10 +15,10 @@ pub fn hmac_sha256(key: &[u8], message: &[u8]) -> Code {
     mac.finalize().into_bytes().into()
 }
 
-/// A part of messages that does not count.
+/// A part of messages that the code does not depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// What the message begins with, or nothing for all messages of that length.
+    /// The first bytes of the message; empty for all messages of that length.
     pub label: &'static [u8],
     /// The length of the message.
     pub len: usize,
@@ -26,7 +26,7 @@ pub struct LeftOut {
     pub bytes: Range<usize>,
 }
 
-/// HMAC-SHA-256 of messages in which some bytes count as zeroes.
+/// HMAC-SHA-256 of messages after these parts are set to zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostMac(pub Vec<LeftOut>);
 

@@ -3,7 +3,7 @@
 //! No stranger gets in, whatever the network does with the messages of a proof of identity.
 //!
 //! The checker visits all states of [`model`]. For each part of the codes a test leaves the part
-//! out, and the checker has to find the attack that it keeps away.
+//! out, and the checker has to find the attack that the part prevents.
 
 #![allow(missing_docs)]
 
@@ -83,19 +83,19 @@ fn the_address() {
     finds(without(23..40), SERVER_AGREES);
 }
 
-/// The attacker connects its own queue pair, and has the client make the proof for it.
+/// The attacker connects its own queue pair, and lets the client make the proof.
 #[test]
 fn the_queue_pair() {
     finds(without(84..88), SERVER_AGREES);
 }
 
-/// The attacker takes an extension away that both ends have.
+/// The attacker removes an extension that both ends have.
 #[test]
 fn the_features() {
     finds(without(72..80), SERVER_AGREES);
 }
 
-/// A client that has another one's key passes for that one.
+/// A client with the key of another client passes for that client.
 #[test]
 fn the_client_id() {
     finds(without(152..216), SERVER_AGREES);

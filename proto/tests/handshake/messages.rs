@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages and codes byte by byte, against what another implementation makes (Python's `hmac`
-//! and `struct`, as in `selftests/lib/guest_auth.py`).
+//! The messages and codes, byte by byte, compared with those of another implementation (Python's
+//! `hmac` and `struct`, as in `selftests/lib/guest_auth.py`).
 
 use proto::{
     addr::Address,
@@ -299,7 +299,7 @@ fn a_refusal_is_told_in_the_clients_words() {
         client().response(&HostMac::default(), &response[..39]),
         Err(ResponseError::Malformed(ProtoError::TooShort { .. }))
     ));
-    // An errno that the kernel keeps to itself.
+    // An errno that only the kernel uses.
     let mut odd = response;
     odd[2..4].copy_from_slice(&(-512i16).to_le_bytes());
     assert_eq!(
@@ -338,7 +338,7 @@ fn the_random_number_and_the_code_are_where_c_has_reserved_bytes() {
     assert_eq!(bytes[45..], counting::<11>(50));
     assert_eq!(bytes[..45], request.to_bytes()[..45]);
     assert_eq!(ConnectionCode::of_request(&bytes), code);
-    // The connection manager pads what it carries.
+    // The connection manager pads private data.
     let longer = [&bytes[..], &[1; 30]].concat();
     assert_eq!(ConnectionCode::of_request(&longer), code);
     assert_eq!(

@@ -3,12 +3,12 @@
 //! A model of several handshakes on a network that belongs to an attacker.
 //!
 //! The ends are the state machines of [`proto::handshake`], with real codes. The attacker reads all
-//! that is sent, and decides what arrives: nothing, a message of another handshake or direction,
-//! the same message again, or one made of the parts of others. The attacker has a key, too, as
-//! another client. What the attacker cannot do is to make the code of a key that it does not have.
+//! messages, and decides what arrives: nothing, a message of another handshake or direction, the
+//! same message again, or a message made of parts of other messages. The attacker also has a key,
+//! as another client. The attacker cannot make a code of a key that it does not have.
 //!
-//! What was sent can be sent again at any time, so what the attacker knows follows from the states
-//! of the ends.
+//! The attacker can send each sent message again at any time, so the attacker's knowledge follows
+//! from the states of the ends.
 
 use proto::{
     addr::Address,
@@ -25,11 +25,11 @@ use stateright::{Model, Property};
 
 use crate::mac::HostMac;
 
-/// The honest client, to which the server has given this name.
+/// The name that the server has given the honest client.
 const HONEST: &[u8] = b"honest";
-/// Another name, whose key is the same by mistake.
+/// Another name that has the same key by mistake.
 const TWIN: &[u8] = b"twin";
-/// The attacker, as a client of the server.
+/// The attacker's name as a client of the server.
 const ATTACKER: &[u8] = b"attacker";
 
 /// The attacker's random number.
@@ -38,10 +38,10 @@ const ATTACKERS_NONCE: Nonce = [0xee; 32];
 const ATTACKERS_QUEUE_PAIR: u32 = 99;
 /// The queue pair of the honest client's connection 0, the same in all handshakes.
 const QUEUE_PAIR: u32 = 10;
-/// A bit of the features that the attacker turns over.
+/// A feature bit that the attacker flips.
 const FEATURE: u32 = 1 << 9;
 
-/// The number of all keys.
+/// The number that all keys have.
 const NUMBER: u32 = 7;
 
 pub const SERVER_AGREES: &str = "a server that knows its client has heard just that client";
@@ -67,7 +67,7 @@ fn address(server: u8) -> Address {
 }
 
 /// The honest client's request for connection 0. It is the same in all handshakes, as after 65536
-/// attempts to connect: only random numbers tell them apart.
+/// attempts to connect, so that only random numbers tell the handshakes apart.
 fn request() -> ConnReq {
     ConnReq {
         cid: 0,
@@ -85,7 +85,7 @@ fn request() -> ConnReq {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
     number: u8,
-    /// What it has heard of the server.
+    /// Everything that the client has sent and received before its proof.
     said: Option<Said>,
     stage: Stage,
 }
@@ -94,9 +94,9 @@ pub struct Run {
 enum Stage {
     Asked,
     Proving(ClientHandshake),
-    /// With what it has sent before.
+    /// With the proof that the client sent, and the key of the path.
     Connected(AuthReq, PathKey),
-    /// With what it has sent before.
+    /// With the proof that the client sent.
     Failed(AuthReq),
 }
 
@@ -110,7 +110,7 @@ impl Run {
         20 + u32::from(self.number) * 10 + u32::from(cid)
     }
 
-    /// Its proof, once it was sent.
+    /// The client's proof, once it was sent.
     fn message(&self) -> Option<AuthReq> {
         match &self.stage {
             Stage::Proving(handshake) => AuthReq::parse(&handshake.request()).ok(),
@@ -119,7 +119,7 @@ impl Run {
         }
     }
 
-    /// The codes of its further connections, once they were sent.
+    /// The codes of the client's further connections, once they were sent.
     fn codes(&self, mac: &HostMac) -> Vec<ConnectionCode> {
         match &self.stage {
             Stage::Connected(_, key) => [1, 2]
@@ -136,20 +136,20 @@ impl Run {
 pub struct Path {
     said: Said,
     handshake: ServerHandshake,
-    /// The proof that it has taken, and its response.
+    /// The proof that the server accepted, and the code of its response.
     taken: Option<(AuthReq, Code)>,
     /// The queue pairs of connections 1, 2 and so on.
     further: Vec<u32>,
 }
 
-/// All ends.
+/// The state of all ends.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     runs: Vec<Run>,
     paths: Vec<Path>,
 }
 
-/// What the attacker lets happen.
+/// The steps that the attacker lets happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The server with this address gets a request with this queue pair and these features.
@@ -172,10 +172,10 @@ pub enum Action {
     },
 }
 
-/// What is tried out.
+/// The model to check.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// With what is left out of the codes.
+    /// The codes, perhaps with parts left out.
     pub mac: HostMac,
     pub runs: u8,
     pub paths: usize,
@@ -220,7 +220,8 @@ impl Network {
         proofs
     }
 
-    /// The run with which a path has its proof, if the path takes its client for an honest one.
+    /// The run whose proof a path has accepted. `Ok(None)` if the path has no proof or knows its
+    /// client as the attacker; `Err` if no run has made the proof.
     fn run_of<'a>(state: &'a State, path: &Path) -> Result<Option<&'a Run>, ()> {
         let (Some(client), Some((taken, _))) = (path.handshake.client(), &path.taken) else {
             return Ok(None);
@@ -303,7 +304,7 @@ impl Model for Network {
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
         if state.paths.len() < self.paths {
-            // The right one, and those in which one thing is another one.
+            // The right request, and requests in which one value is wrong.
             let right = (1, QUEUE_PAIR, request().features);
             let (other_queue_pair, other_features) =
                 (ATTACKERS_QUEUE_PAIR, request().features | FEATURE);
