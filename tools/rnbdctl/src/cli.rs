@@ -126,12 +126,12 @@ pub enum Command {
     Exporter(commands::exporter::Args),
 }
 
-/// What subcommands work with.
+/// The environment of a subcommand.
 #[derive(Debug)]
 pub struct Context {
     /// The machine.
     pub system: System,
-    /// Where results go, and how.
+    /// The place and the format of results.
     pub output: Output,
 }
 
@@ -146,7 +146,7 @@ pub fn parse() -> std::result::Result<Cli, clap::Error> {
     Cli::from_arg_matches_mut(&mut matches)
 }
 
-/// Whether a command line that makes no sense asks for JSON.
+/// Whether an invalid command line asks for JSON.
 pub fn wants_json() -> bool {
     let words: Vec<_> = std::env::args().skip(1).collect();
     let is_pair = |pair: &[String]| match pair {
@@ -159,7 +159,7 @@ pub fn wants_json() -> bool {
             .any(|word| matches!(word.as_str(), "-ojson" | "--output=json"))
 }
 
-/// What is wrong with a command line, as an error that is printed as JSON.
+/// The error of a command line, to be printed as JSON.
 pub fn usage_error(error: &clap::Error) -> Error {
     error::print_as_json();
     let text = error.render().to_string();
@@ -173,7 +173,7 @@ pub fn usage_error(error: &clap::Error) -> Error {
     }
 }
 
-/// Does what the command line says.
+/// Runs the subcommand of the command line.
 pub fn run(cli: &Cli) -> Result {
     if cli.output == Format::Json {
         error::print_as_json();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes wrong: what could not be done, why, and what to do about it.
+//! Errors: what could not be done, why, and what to do about it.
 
 use std::fmt::Display;
 use std::io;
@@ -26,20 +26,20 @@ pub enum Kind {
     NotFound = 3,
     /// The user, or the server for this client, may not do that.
     NotPermitted = 4,
-    /// It is in use, exists already or is in a state that does not allow it.
+    /// The object is in use, exists already, or is in a state that does not allow the action.
     Busy = 5,
     /// The server cannot be reached, or does not answer.
     Unreachable = 6,
-    /// A kernel module is not loaded, or does not have what was asked for.
+    /// A kernel module is not loaded, or lacks the function.
     Unsupported = 7,
     /// A check found a problem.
     CheckFailed = 8,
-    /// A file of the user's is wrong.
+    /// A configuration file is wrong.
     BadConfig = 9,
 }
 
 impl Kind {
-    /// In a word, as JSON has it.
+    /// The kind in a word, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -54,7 +54,7 @@ impl Kind {
         }
     }
 
-    /// All of them, in the order of their exit codes, with what each stands for.
+    /// All kinds with their meanings, in the order of their exit codes.
     pub const ALL: [(Self, &'static str); 9] = [
         (Self::Failed, "the kernel refused, or something else failed"),
         (Self::Usage, "wrong usage"),
@@ -94,7 +94,7 @@ pub struct Error {
 /// Whether errors are printed as JSON.
 static AS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Has errors printed as JSON from now on, one object a line, for programs.
+/// Makes errors print as JSON from now on, one object a line, for programs.
 pub fn print_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
@@ -117,9 +117,9 @@ struct Parts<'e> {
 }
 
 impl Error {
-    /// `what` could not be done, `why` not.
+    /// `what` could not be done, for the reason `why`.
     ///
-    /// Both are without a capital letter and a full stop, as they are joined by a colon.
+    /// Both begin with a small letter and have no full stop, as a colon joins them.
     pub fn new(kind: Kind, what: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
             kind,
@@ -130,19 +130,20 @@ impl Error {
         }
     }
 
-    /// Only that `what` is so; the reason was told before.
+    /// An error with `what` only; the reason was printed before.
     pub fn summary(kind: Kind, what: impl Into<String>) -> Self {
         Self::new(kind, what, "")
     }
 
-    /// With what to do about it.
+    /// The error with a hint what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// With what the kernel's log says about it. A hint to look there is needless then.
+    /// The error with the kernel's messages about it. They replace a hint to look into the kernel's
+    /// log.
     #[must_use]
     pub fn kernel(mut self, lines: Vec<String>) -> Self {
         if !lines.is_empty() {
@@ -167,22 +168,22 @@ impl Error {
         self.kind
     }
 
-    /// What could not be done.
+    /// The action that could not be done.
     pub fn what(&self) -> &str {
         &self.what
     }
 
-    /// Why.
+    /// The reason.
     pub fn why(&self) -> &str {
         &self.why
     }
 
-    /// What to do about it, if there is something.
+    /// The hint what to do about it.
     pub fn remedy(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// What the kernel's log says about it.
+    /// The kernel's messages about it.
     pub fn kernel_lines(&self) -> &[String] {
         &self.kernel
     }
@@ -192,8 +193,8 @@ impl Error {
         self.kind as u8
     }
 
-    /// Prints it to standard error: with what the kernel says and the hint on lines of their own,
-    /// or as JSON if that is wanted ([`print_as_json`]).
+    /// Prints the error to standard error: the kernel's messages and the hint on lines of their
+    /// own, or as JSON if [`print_as_json`] was called.
     pub fn print(&self) {
         if AS_JSON.load(Ordering::Relaxed) {
             eprintln!("{}", self.json());

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `rnbdctl` is made of, the administrator's program for RNBD.
+//! The parts of `rnbdctl`, the administrator's program for RNBD.
 //!
-//! - [`model`]: what there is (devices, sessions, paths), as plain data.
-//! - [`sysfs`]: reads it from the kernel's files; what is read there is checked, not trusted.
-//! - [`control`]: changes it by writing to those files, and explains what the kernel refuses.
+//! - [`model`]: devices, sessions and paths as plain data.
+//! - [`sysfs`]: reads these from the kernel's files; the content is checked, not trusted.
+//! - [`control`]: changes them by writing to the kernel's files, and explains the kernel's errors.
 //! - [`address`], [`server_name`]: addresses, servers and disks as users write them.
 //! - [`identity`], [`ways`]: the name of a session with a server, and the paths to that server.
-//! - [`config`], [`apply`]: the configuration file, and bringing the machine to what it says.
-//! - [`keys`]: the keys by which clients prove who they are.
-//! - [`kernel_log`]: what the kernel says of what has failed.
-//! - [`live`], [`top`]: what devices and paths are doing now.
-//! - [`latency`]: where the time of requests goes.
-//! - [`why`], [`events`]: what is wrong, and what changes.
+//! - [`config`], [`apply`]: the configuration file, and bringing the machine to its state.
+//! - [`keys`]: the keys by which clients prove their identity.
+//! - [`kernel_log`]: the kernel's messages about a failure.
+//! - [`live`], [`top`]: the present rates of devices and paths.
+//! - [`latency`]: the stages in which requests spend their time.
+//! - [`why`], [`events`]: present troubles, and changes as they happen.
 //! - [`server_config`]: the configuration file of a server.
 //! - [`link_name`]: the names of disks that stay the same.
-//! - [`complete`], [`examples`]: what shells offer, and what the help and the manual pages show.
+//! - [`complete`], [`examples`]: completions for shells, and examples for the help and the manual
+//!   pages.
 //! - [`exporter`]: metrics for monitoring systems.
 //! - [`fabric`]: the self test of a fabric.
 //! - [`output`]: tables, JSON and CSV.
-//! - [`preflight`]: whether everything is there that is needed.
-//! - [`commands`]: a file for each subcommand, which joins the above.
+//! - [`preflight`]: checks whether this machine has everything that it needs.
+//! - [`commands`]: a file for each subcommand, which joins the parts above.
 //!
-//! It works with the C modules of mainline Linux too; what they lack is absent.
+//! The program works with the C modules of mainline Linux, too; values that they lack are absent.
 
 #![forbid(unsafe_code)]
 
@@ -58,5 +59,5 @@ pub use error::Error;
 pub use error::Kind;
 pub use sysfs::System;
 
-/// What a function of this program gives.
+/// The result of a function of this program.
 pub type Result<T = ()> = std::result::Result<T, Error>;

@@ -11,13 +11,13 @@ use rnbdctl::cli;
 use rnbdctl::commands::completions::VARIABLE;
 
 fn main() -> ExitCode {
-    // Ends the program if a shell asks.
+    // If a shell asks for completions, this prints them and ends the program.
     CompleteEnv::with_factory(cli::command)
         .var(VARIABLE)
         .complete();
     let cli = match cli::parse() {
         Ok(cli) => cli,
-        // It prints the help, too, and ends the program with 0 or 2.
+        // `exit` also prints the help; it ends the program with 0 or 2.
         Err(error) if !error.use_stderr() || !cli::wants_json() => error.exit(),
         Err(error) => {
             let error = cli::usage_error(&error);

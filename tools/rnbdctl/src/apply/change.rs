@@ -13,69 +13,69 @@ use crate::config::Device;
 use crate::model::ClientDevice;
 use crate::model::Policy;
 
-/// What has to be done to a session.
+/// A change that has to be made to a session.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// A number of the session; `from` is not known before there is a session.
+    /// Sets a number of the session; `from` is not known before there is a session.
     Set {
-        /// Which.
+        /// The number.
         setting: Setting,
-        /// What it is.
+        /// The present value.
         from: Option<i64>,
-        /// What it shall be.
+        /// The value to set.
         to: i32,
     },
-    /// How the path of a request is chosen.
+    /// Sets how the path of a request is chosen.
     SetPolicy {
-        /// What it is, if that is known.
+        /// The present policy, if it is known.
         from: Option<Policy>,
-        /// What it shall be.
+        /// The policy to set.
         to: Policy,
     },
-    /// A path that the session does not have.
+    /// Adds a path that the session does not have.
     AddPath(PathAddress),
-    /// A path that is not connected; by the name of its folder.
+    /// Connects a path again that is not connected; holds the name of its folder.
     Reconnect(String),
-    /// A device that is not mapped.
+    /// Maps a device that is not mapped.
     Map(Device),
-    /// A device that is mapped in another way; it is unmapped for a moment.
+    /// Unmaps a device that is mapped in another way, and maps it again.
     MapAgain {
         /// The device as it is.
         mapped: ClientDevice,
-        /// As it shall be.
+        /// The device as the file says.
         device: Device,
-        /// What is different, in words.
+        /// The difference, in words.
         why: String,
     },
-    /// A device that is closed, though there is a connection; not one that the server's
-    /// administrator has closed.
+    /// Opens a device again that is closed though there is a connection, unless the server's
+    /// administrator has closed it.
     Reopen(ClientDevice),
-    /// A number of a device.
+    /// Sets a number of a device.
     SetDevice {
         /// The device's path at the server.
         path: String,
         /// The device; `None` before it is mapped.
         mapped: Option<ClientDevice>,
-        /// Which number.
+        /// The number.
         setting: Setting,
-        /// What it shall be.
+        /// The value to set.
         to: i32,
     },
-    /// A device that the file does not have.
+    /// Unmaps a device that is not in the file.
     Unmap(ClientDevice),
-    /// A path that the file does not have; by the name of its folder.
+    /// Removes a path that is not in the file; holds the name of its folder.
     RemovePath(String),
 }
 
-/// What kind of change it is.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Operation {
-    /// Something new.
+    /// Adds something.
     Add,
-    /// Something else than before.
+    /// Changes something.
     Change,
-    /// Something less.
+    /// Removes something.
     Remove,
 }
 
@@ -105,12 +105,12 @@ impl Change {
         }
     }
 
-    /// Whether it is a number of a device that is to be mapped before.
+    /// Whether the change sets a number of a device that has to be mapped before.
     pub fn waits_for_map(&self) -> bool {
         matches!(self, Self::SetDevice { mapped: None, .. })
     }
 
-    /// What it is about: a device, a path, or a key of the file.
+    /// The object of the change: a device, a path, or a key of the file.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Set { setting, .. } | Self::SetDevice { setting, .. } => setting.name,
@@ -120,7 +120,7 @@ impl Change {
         }
     }
 
-    /// Which device or path; `None` for a number or the policy of the session.
+    /// The name of the device or path; `None` for a number or the policy of the session.
     pub fn name(&self) -> Option<String> {
         match self {
             Self::Set { .. } | Self::SetPolicy { .. } => None,
@@ -132,7 +132,7 @@ impl Change {
         }
     }
 
-    /// What it is, as far as that is known and says something.
+    /// The present value, as far as it is known and useful.
     pub fn from(&self) -> Option<String> {
         match self {
             Self::Set { from, .. } => from.map(|value| value.to_string()),
@@ -150,7 +150,7 @@ impl Change {
         }
     }
 
-    /// What it shall be.
+    /// The new value.
     pub fn to(&self) -> Option<String> {
         match self {
             Self::Set { to, .. } | Self::SetDevice { to, .. } => Some(to.to_string()),

@@ -33,19 +33,19 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The machine whose files `system` knows.
+    /// The machine with the files of `system`.
     pub fn new(system: System) -> Self {
         Self { system }
     }
 
-    /// By the whole name, which sysfs itself has given.
+    /// Finds a path by its whole name, as sysfs has it.
     fn path(&self, session: &str, path: &str) -> Result<Path> {
         let session = self.system.find_session(session)?;
         let found = session.paths.into_iter().find(|have| have.name == path);
         found.ok_or_else(|| Error::new(Kind::NotFound, format!("path {path}"), "it is gone"))
     }
 
-    /// How many CPUs there may be (the kernel's `nr_cpu_ids`); 0 if that is not known.
+    /// The number of possible CPUs (the kernel's `nr_cpu_ids`); 0 if it is not known.
     fn cpus(&self) -> u32 {
         let text = fs::read_to_string(self.system.sys("devices/system/cpu/possible"));
         text.ok()
@@ -54,7 +54,7 @@ impl Kernel {
     }
 }
 
-/// The last of a list like `0-3,8-11`.
+/// The last CPU of a list like `0-3,8-11`.
 fn last_cpu(list: &str) -> Option<u32> {
     list.trim().rsplit([',', '-']).next()?.parse().ok()
 }
@@ -63,7 +63,8 @@ impl Machine for Kernel {
     fn state(&self) -> Result<State> {
         let mut client = self.system.client()?;
         for device in &mut client.devices {
-            // Of two attempts the same change is to be recognized, whatever was counted between.
+            // The same change must be recognized in two attempts, so counters that may have changed
+            // are left out.
             (device.io_timeouts, device.io_unanswered) = (None, None);
         }
         Ok(State {

@@ -12,25 +12,25 @@ use crate::model::ClientDevice;
 use crate::model::Policy;
 use crate::Result;
 
-/// What there is.
+/// The state of the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// Devices and sessions.
     pub client: Client,
-    /// What `nr_poll_queues = -1` stands for; 0 if that is not known.
+    /// The number that `nr_poll_queues = -1` stands for; 0 if it is not known.
     pub cpus: u32,
 }
 
-/// Something that has sessions, paths and devices. Each function but the first may block as long
+/// A machine that has sessions, paths and devices. Each function except the first may block as long
 /// as a connection takes to fail.
 pub trait Machine: Send + Sync {
-    /// What there is now.
+    /// The present state.
     fn state(&self) -> Result<State>;
-    /// The session with the paths that its hosts' names stand for now.
+    /// The session with the paths to the addresses that the names of its hosts have now.
     fn look_up(&self, session: &Session) -> Result<Session>;
-    /// Maps a device; `paths` are for making the session if there is none. Gives the device node.
+    /// Maps a device; if there is no session, it is made with `paths`. Returns the device node.
     fn map(&self, session: &Session, paths: &[PathAddress], device: &Device) -> Result<String>;
-    /// Unmaps a device that nobody uses.
+    /// Unmaps a device that is not in use.
     fn unmap(&self, device: &ClientDevice) -> Result;
     /// Has the server open a device again.
     fn reopen(&self, device: &ClientDevice) -> Result;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Brings the machine to what a configuration file says.
+//! Brings the machine to the state in a configuration file.
 //!
 //! - [`plan`]: the difference between the file and the machine, as plain data.
-//! - [`machine`]: what changes the machine; the tests have one of their own.
+//! - [`machine`]: changes the machine; the tests have a machine of their own.
 //! - [`session`]: carries out the plan of one session.
-//! - [`run`]: all sessions side by side, again and again until everything is there.
-//! - [`report`], [`progress`]: what the user sees.
+//! - [`run`]: works on all sessions side by side, again and again until everything is there.
+//! - [`report`], [`progress`]: show the changes to the user.
 
 pub mod change;
 pub mod kernel;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A machine in memory that behaves like the kernel, with servers that may be out of reach.
+//! A machine in memory that behaves as the kernel does, with servers that may be out of reach.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -43,13 +43,13 @@ pub(crate) struct Inner {
     pub(crate) refused: BTreeMap<String, Kind>,
     /// Device nodes in use.
     pub(crate) busy: BTreeSet<String>,
-    /// How long requests of new sessions wait.
+    /// The time that requests of new sessions wait.
     pub(crate) hold_io_ms: i32,
-    /// Whether sessions have only what the C module has.
+    /// Whether sessions have only the values of the C module.
     pub(crate) is_c: bool,
-    /// Every change that was asked for.
+    /// All changes that were requested.
     pub(crate) writes: Vec<String>,
-    /// Disks appear after that many attempts to map them.
+    /// The number of attempts to map a disk that fail before it appears.
     pub(crate) patience: BTreeMap<String, usize>,
     next: usize,
 }
@@ -116,7 +116,7 @@ impl Inner {
             if !self.is_c || setting.name == "max_reconnect_attempts" {
                 settings.0.insert(setting.name, setting.default.into());
             }
-            // As if rtrs_client had been loaded with that.
+            // As if rtrs_client had been loaded with this parameter.
             if !self.is_c && setting.name == "hold_io_ms" {
                 settings.0.insert(setting.name, self.hold_io_ms.into());
             }

@@ -18,28 +18,30 @@ use crate::model::DeviceState;
 use crate::model::Path;
 use crate::model::Settings;
 
-/// What has to be done.
+/// The changes to be made.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Sessions with changes or remarks only: those of the file in its order, then others.
+    /// Only sessions with changes or remarks: first the sessions of the file in its order, then
+    /// other sessions.
     pub sessions: Vec<SessionPlan>,
 }
 
-/// What has to be done to a session.
+/// The changes to be made to a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionPlan {
-    /// Its name.
+    /// The session's name.
     pub session: String,
-    /// Whether it has to be made first; then what its values are is not known.
+    /// Whether the session has to be made first. Its values are not known before.
     pub is_new: bool,
-    /// In the order in which they are to be made.
+    /// The changes, in the order in which they are to be made.
     pub changes: Vec<Change>,
-    /// What cannot be done, or is left alone, in words.
+    /// Remarks on changes that cannot be made, or that are left out.
     pub remarks: Vec<String>,
 }
 
 impl Plan {
-    /// Compares the file with the machine. With `prune` what is not in the file shall go.
+    /// Compares the file with the machine. With `prune` devices and paths that are not in the file
+    /// are removed.
     pub fn new(config: &Config, state: &State, prune: bool) -> Self {
         let mut sessions: Vec<_> = config
             .sessions
@@ -77,7 +79,7 @@ pub fn other_sessions(config: &Config, state: &State) -> Vec<String> {
 }
 
 impl SessionPlan {
-    /// Compares one session of the file.
+    /// Compares a session of the file with the machine.
     pub fn new(session: &Session, state: &State, prune: bool) -> Self {
         let mut plan = Self {
             session: session.name.clone(),
@@ -112,8 +114,8 @@ impl SessionPlan {
         plan
     }
 
-    /// Devices that are mapped, but in another way. First of all, since the session may go with
-    /// one and come back.
+    /// Devices that are mapped in another way than the file says. They come first, since the
+    /// session may end with such a device and come back.
     fn map_again(&mut self, session: &Session, mapped: &[&ClientDevice], cpus: u32) {
         for device in &session.devices {
             let have = mapped.iter().find(|have| have.device_path == device.path);
@@ -154,7 +156,8 @@ impl SessionPlan {
         }
     }
 
-    /// How long requests wait, if the file does not say. A module that cannot do that is as good.
+    /// The time that requests wait, if the file does not say. A module without such a time needs no
+    /// change.
     fn hold(&mut self, session: &Session, running: Option<&ClientSession>) {
         if session.settings.contains_key(HOLD_IO.name) {
             return;
@@ -169,13 +172,14 @@ impl SessionPlan {
         }
     }
 
-    /// Gives the paths that are not in the file.
+    /// Compares the paths. Returns the paths that are not in the file.
     fn paths<'s>(
         &mut self,
         session: &Session,
         running: Option<&'s ClientSession>,
     ) -> Vec<&'s Path> {
-        // Connected ones first: of two that fit one of the file, that is the one to keep.
+        // Connected paths come first: if two paths fit a path of the file, the connected one is
+        // kept.
         let mut left: Vec<_> = running.iter().flat_map(|running| &running.paths).collect();
         left.sort_by_key(|path| !path.is_up());
         for wanted in session.all_paths() {
@@ -192,7 +196,7 @@ impl SessionPlan {
         left
     }
 
-    /// Gives the devices that are not in the file.
+    /// Compares the devices. Returns the devices that are not in the file.
     fn devices(
         &mut self,
         session: &Session,
@@ -216,7 +220,7 @@ impl SessionPlan {
         others.map(|have| (*have).clone()).collect()
     }
 
-    /// Numbers of devices. Last of all, since a device has them when it is mapped.
+    /// Numbers of devices. They come last, since a device has them only when it is mapped.
     fn device_values(&mut self, session: &Session, mapped: &[&ClientDevice]) {
         let wanted = session.devices.iter().flat_map(|device| {
             let tunables = device.tunables().into_iter();
@@ -253,7 +257,7 @@ impl SessionPlan {
         }
     }
 
-    /// What the file does not have.
+    /// Devices and paths that are not in the file.
     fn others(&mut self, devices: Vec<ClientDevice>, paths: Vec<&Path>, prune: bool) {
         for device in devices {
             match prune {
@@ -281,13 +285,14 @@ fn devices_of<'s>(
     session: &'s str,
     state: &'s State,
 ) -> impl Iterator<Item = &'s ClientDevice> + 's {
-    // One that is being unmapped is as good as gone.
+    // A device that is being unmapped does not count.
     let is_there = |device: &&ClientDevice| device.state != DeviceState::Unmapped;
     let devices = state.client.devices.iter().filter(is_there);
     devices.filter(move |device| device.session == session)
 }
 
-/// Whether the machine's path is the one of the file, whose source may be any.
+/// Whether the machine's path is the path of the file. A path of the file without a source has any
+/// source.
 fn is_path(wanted: &PathAddress, have: &Path) -> bool {
     let Ok(have) = PathAddress::parse(have.name.as_bytes()) else {
         return false;
@@ -300,7 +305,7 @@ fn is_path(wanted: &PathAddress, have: &Path) -> bool {
     same_source && wanted.dst.same_as(&have.dst)
 }
 
-/// What of a mapped device cannot be changed without mapping it again, in words.
+/// The difference that only mapping the device again can remove, in words.
 fn difference(
     session: &Session,
     device: &Device,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the user sees while changes are made: lines as they are made, and on a terminal what each
-//! session is waiting for. In a journal a failure is told once, and again when it becomes another.
+//! Shows changes to the user as they are made: a line for each, and on a terminal also what each
+//! session waits for. In a journal a failure is printed once, and again when it changes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::output::Format;
 use crate::output::Output;
 use crate::Error;
 
-/// Shows what happens.
+/// Shows the events of sessions.
 #[derive(Debug)]
 pub struct Progress {
     bars: MultiProgress,
@@ -26,12 +26,12 @@ pub struct Progress {
     told: Told,
 }
 
-/// Which failures and remarks were told already: session and what, to the words.
+/// The failures and remarks that were printed: session and change, with the last text.
 #[derive(Debug, Default)]
 struct Told(BTreeMap<(String, String), String>);
 
 impl Told {
-    /// Whether that is news.
+    /// Whether `text` differs from the last text of this session and change.
     fn is_news(&mut self, session: &str, what: String, text: &str) -> bool {
         let before = self.0.insert((session.to_owned(), what), text.to_owned());
         before.is_none_or(|before| before != text)
@@ -43,8 +43,8 @@ impl Told {
 }
 
 impl Progress {
-    /// Lines of what was done go to `output` if it is for people, everything else to standard
-    /// error.
+    /// The lines of changes that were made go to `output` if it is for people, everything else to
+    /// standard error.
     pub fn new(output: Output) -> Self {
         Self {
             bars: MultiProgress::with_draw_target(ProgressDrawTarget::stderr()),
@@ -103,7 +103,7 @@ impl Progress {
                 delay.as_secs_f32().ceil()
             ),
         );
-        // Where nobody watches, once is enough.
+        // Without a terminal one line is enough.
         let text = format!("rnbdctl: {session}: not complete yet, trying again");
         if self.bars.is_hidden() && self.told.is_news(session, "waiting".to_owned(), &text) {
             eprintln!("{text}");
@@ -131,7 +131,7 @@ impl Progress {
 
     fn say(&self, line: &str) {
         if self.output.format() == Format::Table {
-            // A reader who went away does not keep the changes from being made.
+            // A reader that has closed the pipe does not stop the changes.
             let _ = self.bars.suspend(|| self.output.say(line));
         }
     }

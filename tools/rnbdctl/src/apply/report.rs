@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What was changed, or would be.
+//! The report of changes that were made, or that would be made.
 
 use std::fmt::Write;
 
@@ -17,11 +17,11 @@ use crate::output::Column;
 use crate::output::Report;
 use crate::output::Table;
 
-/// The changes of a run, or of one that was only planned.
+/// The changes of a run, or of a plan.
 #[derive(Clone, Debug, Serialize)]
 pub struct Changes {
     version: u32,
-    /// Whether nothing was done.
+    /// Whether the changes were only planned.
     dry_run: bool,
     changes: Vec<Item>,
     remarks: Vec<Remark>,
@@ -33,7 +33,7 @@ struct Item {
     operation: Option<Operation>,
     /// `device`, `path`, or the key of the file.
     kind: String,
-    /// Which device or path.
+    /// The name of the device or path.
     name: Option<String>,
     from: Option<String>,
     to: Option<String>,
@@ -88,7 +88,7 @@ impl Item {
 }
 
 impl Changes {
-    /// What would be done.
+    /// The changes of a plan.
     pub fn planned(plan: &Plan) -> Self {
         let remarks = |(session, text): (&String, &String)| Remark {
             session: session.clone(),
@@ -111,7 +111,7 @@ impl Changes {
         }
     }
 
-    /// What was done.
+    /// The changes of a run.
     pub fn made(summary: &Summary) -> Self {
         let remark = |(session, text): &(String, String)| Remark {
             session: session.clone(),
@@ -199,7 +199,7 @@ pub fn list(plan: &Plan, colour: bool) -> String {
     out
 }
 
-/// What makes the line of a change coloured.
+/// The colour codes around the line of a change.
 pub(super) fn paint(operation: Operation, colour: bool) -> (&'static str, &'static str) {
     match operation {
         _ if !colour => ("", ""),

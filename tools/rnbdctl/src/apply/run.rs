@@ -3,8 +3,8 @@
 //! All sessions side by side, again and again until everything is there.
 //!
 //! Each session has a thread: a server that does not answer keeps its thread in the kernel for as
-//! long as a connection may take, and nothing else. A thread that is in the kernel when the program
-//! is told to end is left behind; the kernel breaks off what it does when the process exits.
+//! long as a connection may take, and no other thread. If the program is told to end, a thread that
+//! is in the kernel is left behind; the kernel interrupts the thread's call when the process exits.
 
 use std::sync::mpsc;
 use std::sync::Arc;
@@ -25,32 +25,32 @@ use crate::config::Config;
 use crate::Error;
 use crate::Result;
 
-/// How long to go on trying.
+/// How long changes are tried again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
     /// Every change is tried once.
     Once,
-    /// Until everything is there, or this time is over.
+    /// Changes are tried until everything is there, or this time is over.
     For(Duration),
-    /// Until everything is there.
+    /// Changes are tried until everything is there.
     Forever,
 }
 
-/// What to do.
+/// The options of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How long to go on trying.
+    /// How long changes are tried again.
     pub patience: Patience,
-    /// Whether what is not in the file shall go.
+    /// Whether devices and paths that are not in the file are removed.
     pub prune: bool,
-    /// The wait before the second attempt; it doubles with each one that gets nothing done.
+    /// The wait before the second attempt. It doubles with each attempt that achieves nothing.
     pub first_delay: Duration,
     /// The longest wait between attempts.
     pub longest_delay: Duration,
 }
 
 impl Options {
-    /// With the waits that suit servers: 1 to 30 seconds.
+    /// Options with waits that suit servers: 1 to 30 seconds.
     pub fn new(patience: Patience, prune: bool) -> Self {
         Self {
             patience,
@@ -61,44 +61,44 @@ impl Options {
     }
 }
 
-/// What happens to a session.
+/// An event of a session.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A change is about to be made.
     Doing(Change),
-    /// A change was made; with the device node if there is one.
+    /// A change was made; holds the device node, if there is one.
     Done(Change, Option<String>),
     /// A change could not be made, for now.
     Failed(Change, Error),
-    /// What there is could not be read, for now.
+    /// The machine's state could not be read, for now.
     Unreadable(Error),
-    /// Something cannot be done, or is left alone.
+    /// A change cannot be made, or is left out.
     Remark(String),
-    /// So many changes are left; the next attempt is after this time.
+    /// This many changes are left; the next attempt is after this time.
     Waiting(usize, Duration),
-    /// The session is as it shall be (`true`), or is given up.
+    /// The session is as the file says (`true`), or is given up.
     Finished(bool),
 }
 
-/// A change that was tried, and how that ended.
+/// A change that was tried, and its result.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The session.
     pub session: String,
-    /// The change; `None` if what there is could not even be read.
+    /// The change; `None` if the machine's state could not be read.
     pub change: Option<Change>,
     /// The device node if there is one, or the last error.
     pub result: Result<Option<String>>,
 }
 
-/// How it all ended.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// What was tried, in the order in which it was tried first.
+    /// The changes that were tried, in the order of their first attempts.
     pub outcomes: Vec<Outcome>,
-    /// What cannot be done, or is left alone: session and words.
+    /// The remarks: session and text.
     pub remarks: Vec<(String, String)>,
-    /// The signal that ended it before everything was there.
+    /// The signal that ended the run before everything was there.
     pub signal: Option<i32>,
 }
 
@@ -123,14 +123,14 @@ impl Summary {
                 return;
             }
             Event::Finished(true) => {
-                // What could not be done has become needless.
+                // Changes that failed before are not needed any more.
                 self.outcomes
                     .retain(|have| have.session != session || have.result.is_ok());
                 return;
             }
             _ => return,
         };
-        // That it can be read now is no change.
+        // The failure to read the state is over; it is not a change.
         self.outcomes
             .retain(|have| have.change.is_some() || have.session != session || have.result.is_ok());
         let is_same =
@@ -163,10 +163,10 @@ impl Stop {
         *self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits; shorter if told to end.
+    /// Waits for `time`, or until threads are told to end.
     fn wait(&self, time: Duration) {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        // Poisoned or not, what follows asks again.
+        // The caller asks `is_told` again, whether the lock was poisoned or not.
         drop(self.wake.wait_timeout_while(told, time, |told| !*told));
     }
 }
@@ -177,21 +177,21 @@ enum Message {
     Signal(i32),
 }
 
-/// Something that ends the work: a thread that waits for signals may be given it.
+/// Ends the run; for a thread that waits for signals.
 #[derive(Clone)]
 pub struct Interrupt(mpsc::Sender<Message>);
 
 impl Interrupt {
-    /// Ends the work; `signal` goes into the summary.
+    /// Ends the run; `signal` goes into the summary.
     pub fn send(&self, signal: i32) {
-        // If nobody listens any more the work has ended.
+        // Sending fails only if the run has ended.
         let _ = self.0.send(Message::Signal(signal));
     }
 }
 
-/// Brings the machine to what the file says; `show` is told everything that happens, as it does.
+/// Brings the machine to the state in the file; `show` gets each event as it happens.
 ///
-/// `prepare` is given what ends the work, before it begins.
+/// `prepare` gets the [`Interrupt`] of the run before the run begins.
 pub fn run(
     machine: Arc<dyn Machine>,
     config: &Config,
@@ -235,7 +235,7 @@ pub fn run(
     Ok(follow(&receiver, jobs_left, &stop, &mut show))
 }
 
-/// Notes and shows what the threads say, until so many have ended or a signal comes.
+/// Notes and shows the events of the threads, until `left` threads have ended or a signal comes.
 fn follow(
     receiver: &mpsc::Receiver<Message>,
     mut left: usize,
@@ -257,14 +257,14 @@ fn follow(
                 stop.tell();
                 break;
             }
-            // Every thread has said how it ended.
+            // Every thread has sent its last event.
             Err(mpsc::RecvError) => break,
         }
     }
     summary
 }
 
-/// What one thread does.
+/// The work of a thread.
 enum Job {
     Is(crate::config::Session),
     Gone(String),
@@ -289,7 +289,7 @@ struct Worker {
     is_complete: bool,
 }
 
-/// However the thread ends, nobody waits for it any longer.
+/// The thread reports its end however it ends, so that `follow` does not wait for it.
 impl Drop for Worker {
     fn drop(&mut self) {
         self.tell(Event::Finished(self.is_complete));
@@ -333,7 +333,7 @@ impl Worker {
     }
 
     fn tell(&self, event: Event) {
-        // If nobody listens any more the program is about to end.
+        // Sending fails only if the program is about to end.
         let _ = self
             .sender
             .send(Message::Event(self.name.clone(), Box::new(event)));

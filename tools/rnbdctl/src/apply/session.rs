@@ -15,26 +15,26 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// Is told what happens, and asked whether to go on.
+/// Gets the events of a session, and decides whether to go on.
 pub trait Observer {
     /// A change is about to be made.
     fn doing(&mut self, change: &Change);
-    /// It was made; with the device node if there is one.
+    /// A change was made; with the device node, if there is one.
     fn done(&mut self, change: &Change, node: Option<&str>);
-    /// It could not be made.
+    /// A change could not be made.
     fn failed(&mut self, change: &Change, error: &Error);
-    /// Something cannot be done, or is left alone.
+    /// A change cannot be made, or is left out.
     fn remark(&mut self, text: &str);
     /// Whether to make no more changes.
     fn stop(&self) -> bool;
 }
 
-/// What a session has to become.
+/// The goal for a session.
 #[derive(Clone, Copy, Debug)]
 pub enum Goal<'c> {
-    /// What the file says.
+    /// The session becomes as the file says.
     Is(&'c Session),
-    /// It is not in the file, and shall go.
+    /// The session is not in the file, and is removed.
     Gone(&'c str),
 }
 
@@ -55,18 +55,18 @@ impl Goal<'_> {
     }
 }
 
-/// How an attempt ended.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attempt {
-    /// How many changes were made.
+    /// The number of changes that were made.
     pub done: usize,
-    /// How many could not be made.
+    /// The number of changes that could not be made.
     pub failed: usize,
 }
 
 /// Makes all changes that a session needs, as far as they can be made.
 ///
-/// The error is that of reading what there is.
+/// An error means that the machine's state could not be read.
 pub fn attempt(
     machine: &dyn Machine,
     goal: Goal<'_>,
@@ -98,7 +98,7 @@ fn attempt_known(
     let mut plan = goal.plan(&machine.state()?, prune);
     if let (Goal::Is(session), true) = (goal, plan.is_new) {
         work.make(session);
-        // Now there are values to compare with, or everything has failed.
+        // Now the session has values to compare with, or everything has failed.
         plan = goal.plan(&machine.state()?, prune);
         if plan.is_new {
             return Ok(work.attempt);
@@ -106,7 +106,7 @@ fn attempt_known(
     }
     let is_again = |change: &&Change| matches!(change, Change::MapAgain { .. });
     if plan.changes.iter().any(|change| is_again(&change)) {
-        // A session can go with its last device and come back with values of its own.
+        // A session can end with its last device, and come back with default values.
         work.perform_all(goal, plan.changes.iter().filter(is_again));
         plan = goal.plan(&machine.state()?, prune);
     }
@@ -119,7 +119,7 @@ fn attempt_known(
         .partition(|change| change.waits_for_map());
     work.perform_all(goal, now);
     if !later.is_empty() {
-        // Their devices are mapped now, or that has failed.
+        // The devices of these changes are mapped now, or mapping has failed.
         let after = goal.plan(&machine.state()?, prune);
         for remark in &after.remarks {
             if !plan.remarks.contains(remark) {
@@ -149,8 +149,8 @@ struct Work<'w> {
 }
 
 impl Work<'_> {
-    /// Makes a session: by the first path that can be connected and the first device that can be
-    /// mapped. One link that is down or one bad disk does not keep the others away.
+    /// Makes a session by the first path that can be connected and the first device that can be
+    /// mapped. A link that is down or a bad disk does not keep other paths or disks away.
     fn make(&mut self, session: &Session) {
         let mut unreachable = Vec::new();
         'devices: for device in &session.devices {
@@ -201,7 +201,7 @@ impl Work<'_> {
             if self.observer.stop() {
                 break;
             }
-            // Not again what has just failed.
+            // A change that has just failed is not tried again.
             if self.failed.contains(change) {
                 continue;
             }
@@ -236,7 +236,7 @@ impl Work<'_> {
                 },
                 _,
             ) => {
-                // Without a device it is left for later.
+                // Without a device the change is left for later.
                 if let Some(device) = mapped {
                     machine.set_device(device, setting, *to)?;
                 }
@@ -249,13 +249,13 @@ impl Work<'_> {
                 machine.unmap(mapped)?;
                 return self.map_by_any(session, device).map(Some);
             }
-            // Only what the file has is mapped.
+            // Only devices of the file are mapped.
             (Change::Map(_) | Change::MapAgain { .. }, Goal::Gone(_)) => (),
         }
         Ok(None)
     }
 
-    /// Maps a device of a session that may have to be made.
+    /// Maps a device; its session may have to be made again.
     fn map_by_any(&self, session: &Session, device: &Device) -> Result<String> {
         let (mut unclear, mut last) = (None, None);
         for path in session.all_paths() {
@@ -270,12 +270,12 @@ impl Work<'_> {
         }
         match unclear.or(last) {
             Some(error) => Err(error),
-            // A session of a file has a path.
+            // Not reached: a session of a file has a path.
             None => self.machine.map(session, &[], device),
         }
     }
 
-    /// Removes a path unless devices would be left without any.
+    /// Removes a path, unless the session has no other connected path.
     fn remove_path(&self, session: &str, path: &str) -> Result {
         let state = self.machine.state()?;
         let running = state
@@ -303,7 +303,7 @@ impl Work<'_> {
         self.observer.done(change, node);
     }
 
-    /// Something could not be done; that is a failure unless the change is one that need not be.
+    /// Reports a change that could not be made. It is a failure unless the change is optional.
     fn tell(&mut self, goal: Goal<'_>, change: &Change, error: &Error) {
         if is_found(goal, change) {
             let text = format!("{change}: left out, {}", error.why());
@@ -321,8 +321,9 @@ impl Work<'_> {
     }
 }
 
-/// Whether it is a path that was found by looking a name up. If it fails, its address is another
-/// machine's, or out of reach for now, and the session needs only one of them.
+/// Whether the change adds a path that was found by looking a name up. Such a path is optional: its
+/// address may be another machine's, or out of reach for now, and the session needs only one of the
+/// paths.
 fn is_found(goal: Goal<'_>, change: &Change) -> bool {
     match (goal, change) {
         (Goal::Is(session), Change::AddPath(path)) => session.found.contains(path),
@@ -330,15 +331,15 @@ fn is_found(goal: Goal<'_>, change: &Change) -> bool {
     }
 }
 
-/// What failed when a device was to be mapped by a path.
+/// The object that failed when a device was to be mapped by a path.
 enum Subject {
-    /// The server answered, and had something against the device.
+    /// The server answered, and refused the device.
     Device,
     /// The server was not reached.
     Path,
-    /// Either: the kernel gives the error of the server's disk as it is (EIO, EINVAL, ENOMEDIUM),
-    /// and some of these can come from connecting, too. So the other paths are worth a try, and
-    /// this one is, for other devices.
+    /// Either the device or the path. The kernel returns the errno of the server's disk as it is
+    /// (EIO, EINVAL, ENOMEDIUM), and some of these can come from connecting, too. So the other
+    /// paths are tried for this device, and this path for other devices.
     Unclear,
 }
 
@@ -352,7 +353,7 @@ impl Subject {
     }
 }
 
-/// The error of mapping a device as that of the path by which it was tried.
+/// The error of mapping a device, as an error of the path.
 fn path_error(session: &Session, path: &PathAddress, error: &Error) -> Error {
     let what = format!(
         "connecting path {} of session {}",

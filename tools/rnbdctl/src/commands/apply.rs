@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl apply`: brings the machine to what the configuration file says.
+//! `rnbdctl apply`: brings the machine to the state in the configuration file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ fn patience(text: &str) -> std::result::Result<Patience, String> {
     }
 }
 
-/// Applies the file. The first failure is what the program ends with.
+/// Applies the file. The program ends with the first failure.
 pub fn run(args: &Args, context: &Context) -> Result {
     let config = load(args.file.as_deref(), context)?;
     let kernel = Kernel::new(context.system.clone());
@@ -121,7 +121,7 @@ fn finish(summary: &Summary, context: &Context) -> Result {
     if let Some(signal) = summary.signal {
         let name = low_level::signal_name(signal).unwrap_or("a signal");
         eprintln!("rnbdctl: ended by {name} before everything was there");
-        // As if there had been no handler, so that who started this knows.
+        // As if there had been no handler, so that the parent process sees the signal.
         low_level::emulate_default_handler(signal).map_err(|error| Error::io("ending", &error))?;
     }
     let failed = summary

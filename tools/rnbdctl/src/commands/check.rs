@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl check`: whether everything is there to map disks or to export them.
+//! `rnbdctl check`: checks whether this machine has everything to map or to export disks.
 
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ struct Checked {
     findings: Vec<Finding>,
 }
 
-/// Checks; fails if something does not work.
+/// Runs the checks; fails if something does not work.
 pub fn run(args: &Args, context: &Context) -> Result {
     let server = args.server.as_ref().map(|name| Server {
         name: name.clone(),

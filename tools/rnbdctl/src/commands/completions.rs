@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl completions`: what a shell needs to complete the command line.
+//! `rnbdctl completions`: the code with which a shell completes the command line.
 
 use clap::ValueEnum;
 use clap_complete::env::Bash;
@@ -12,7 +12,7 @@ use crate::cli::Context;
 use crate::Error;
 use crate::Result;
 
-/// The variable by which the shell asks this program for what could follow.
+/// The variable by which the shell asks this program for completions.
 pub const VARIABLE: &str = "RNBDCTL_COMPLETE";
 
 /// The arguments.
@@ -34,7 +34,7 @@ pub enum Shell {
     Zsh,
 }
 
-/// Prints it. The shell then runs this program to learn what there is.
+/// Prints the code. With it the shell runs this program for completions.
 pub fn run(args: &Args, context: &Context) -> Result {
     const WHAT: &str = "printing completions";
     let shell: &dyn EnvCompleter = match args.shell {

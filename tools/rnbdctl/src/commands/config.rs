@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl config`: checks the configuration file, or writes one from what there is.
+//! `rnbdctl config`: checks the configuration file, or writes one from the mapped devices.
 
 use std::fs;
 use std::io;
@@ -54,7 +54,7 @@ pub enum Command {
     },
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(args: &Args, context: &Context) -> Result {
     match &args.command {
         Command::Check { file } => check(file.as_deref(), context),
@@ -73,7 +73,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
     }
 }
 
-/// The file that the user gave, or else the usual one.
+/// The user's file, or else the usual file.
 pub fn file_or_default(file: Option<&Path>, context: &Context) -> PathBuf {
     match file {
         Some(file) => file.to_path_buf(),
@@ -83,7 +83,7 @@ pub fn file_or_default(file: Option<&Path>, context: &Context) -> PathBuf {
     }
 }
 
-/// Reads the file; the error has all that is wrong with it.
+/// Reads the file. The error lists all mistakes in the file.
 pub fn load(file: Option<&Path>, context: &Context) -> Result<Config> {
     let file = file_or_default(file, context);
     load_named(&file, context).map_err(|errors| match unreadable(&file, &errors) {
@@ -93,7 +93,8 @@ pub fn load(file: Option<&Path>, context: &Context) -> Result<Config> {
     })
 }
 
-/// Reads the file; sessions without a name get that of this machine's session with the server.
+/// Reads the file. A session without a name gets the name of this machine's session with the
+/// server.
 fn load_named(file: &Path, context: &Context) -> std::result::Result<Config, ConfigErrors> {
     let namer =
         |server: &str, purpose: &str| identity::session_name(&context.system, server, purpose);
@@ -121,7 +122,7 @@ fn wrong(file: &Path, errors: &ConfigErrors, more: &str) -> Error {
     Error::new(Kind::BadConfig, file.display().to_string(), why)
 }
 
-/// What a file says, or what is wrong with it.
+/// The content of a file in numbers, or its mistakes.
 #[derive(Debug, Serialize)]
 struct Checked {
     version: u32,
@@ -205,7 +206,7 @@ fn check(file: Option<&Path>, context: &Context) -> Result {
 
 fn save(file: &Path, force: bool, context: &Context) -> Result {
     let what = format!("saving to {}", file.display());
-    // Otherwise a file would be overwritten that says what there is to be mapped.
+    // Without the module no device is mapped, and an empty file would replace the user's.
     context.system.need_client(&what)?;
     let client = context.system.client()?;
     let text = running::file_text(&client);
@@ -223,7 +224,7 @@ fn save(file: &Path, force: bool, context: &Context) -> Result {
     ))
 }
 
-/// Writes a file so that there is the old one or the new one at any time, whole.
+/// Writes a file so that at any time there is the whole old file or the whole new file.
 pub(crate) fn write_whole(file: &Path, text: &str) -> io::Result<()> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -243,7 +244,7 @@ pub(crate) fn write_whole(file: &Path, text: &str) -> io::Result<()> {
         fs::rename(&temporary, file)
     };
     write().inspect_err(|_| {
-        // It is the first error that matters.
+        // The caller gets the first error; this one does not matter.
         let _ = fs::remove_file(&temporary);
     })
 }

@@ -50,7 +50,7 @@ fn explained(name: &str) -> &'static str {
     }
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(args: &Args, context: &Context) -> Result {
     let Command::Set(args) = &args.command;
     let device = context.system.find_device(&args.device)?;

@@ -106,7 +106,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
             };
             server.session(&context.system)?
         }
-        // One of the two is given.
+        // Not reached: a server or a session is given.
         (None, None) => String::new(),
     };
     let mut disks = ways.first(|paths| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Doing something to several things.
+//! Runs an action for several things.
 
 use crate::cli::Context;
 use crate::output::Progress;
@@ -8,17 +8,17 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// What came of it.
+/// The results.
 pub(crate) struct Done<R> {
-    /// What each success gave.
+    /// The results of the successful calls.
     pub(crate) done: Vec<R>,
     wanted: usize,
     failed: Option<Kind>,
     only: Option<Error>,
 }
 
-/// Does `run` to each of `things`, with progress on a terminal (`name` says what is being done to
-/// one). One that fails, or is not there, does not keep the others from it.
+/// Calls `run` for each of `things`, with progress on a terminal; `name` describes the action for a
+/// thing. A failure does not keep `run` from the other things.
 pub(crate) fn each<T, R>(
     things: &[T],
     name: impl Fn(&T) -> String,
@@ -49,7 +49,7 @@ pub(crate) fn each<T, R>(
 }
 
 impl<R> Done<R> {
-    /// Says what was done, a line for each thing, and ends.
+    /// Prints a line for each success, and ends.
     pub(crate) fn finish(self, context: &Context, said: impl Fn(&R) -> String) -> Result {
         for thing in &self.done {
             context.output.say(&said(thing))?;
@@ -57,8 +57,8 @@ impl<R> Done<R> {
         self.end()
     }
 
-    /// The end of the command: of several failures, which have been printed, the first decides
-    /// about the exit code.
+    /// Ends the command. If several calls failed, their errors have been printed, and the first
+    /// decides about the exit code.
     pub(crate) fn end(self) -> Result {
         match (self.failed, self.only) {
             (None, _) => Ok(()),

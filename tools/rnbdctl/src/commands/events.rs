@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl events`: what changes on this client, as it does, for programs.
+//! `rnbdctl events`: changes on this client as they happen, for programs.
 
 use std::io;
 use std::io::Write;
@@ -51,15 +51,15 @@ struct Line<'e> {
     event: &'e Event,
 }
 
-/// Tells of changes until the reader goes away, or the time is over. The modules need not be
-/// loaded: what is mapped later is told then.
+/// Prints changes until the reader closes the pipe, or the time is over. The modules need not be
+/// loaded: devices that are mapped later are reported then.
 pub fn run(args: &Args, context: &Context) -> Result {
     if context.output.format() == Format::Csv {
         let why = "events are JSON, one object a line";
         return Err(Error::new(Kind::Usage, "telling of events", why).hint("leave --output out"));
     }
     let system = &context.system;
-    // Before the first look, so that no change is missed between.
+    // Made before the first look, so that no change is missed.
     let wake = Wake::new();
     let end = args.time.map(|seconds| Duration::from_secs(seconds.into()));
     let begin = Instant::now();
@@ -87,7 +87,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
     }
 }
 
-/// Prints an event at once; whether anybody still reads.
+/// Prints an event at once. Returns whether the reader still reads.
 fn tell(event: &Event) -> Result<bool> {
     let time = SystemTime::now().duration_since(UNIX_EPOCH);
     let line = Line {

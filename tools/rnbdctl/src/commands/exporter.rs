@@ -41,7 +41,7 @@ pub struct Args {
     pub interval: Option<u32>,
 }
 
-/// Serves or writes.
+/// Serves the metrics, or writes them to a file.
 pub fn run(args: &Args, context: &Context) -> Result {
     match &args.textfile {
         None => listen(args.listen, &context.system),
@@ -78,13 +78,13 @@ fn listen(address: SocketAddr, system: &System) -> Result {
     let (stop, stopped) = tokio::sync::oneshot::channel();
     thread::spawn(move || {
         signals.forever().next();
-        // If nobody listens the program has ended.
+        // Sending fails only if the program has ended.
         let _ = stop.send(());
     });
     let system = system.clone();
     let source = Arc::new(move || metrics(&system).map_err(|error| error.to_string()));
     let stopped = async {
-        // Both a signal and the end of that thread end the program.
+        // A signal ends the program, and so does the end of that thread.
         let _ = stopped.await;
     };
     server::serve(listener, source, stopped).map_err(|error| Error::io(&what, &error))
@@ -97,20 +97,20 @@ fn write(file: &std::path::Path, system: &System) -> Result {
 }
 
 fn write_often(file: &std::path::Path, interval: Duration, system: &System) -> Result {
-    // What is wrong from the beginning is told at once.
+    // The first failure ends the program at once.
     write(file, system)?;
     let mut signals = signals()?;
     let (stop, stopped) = mpsc::channel();
     thread::spawn(move || {
         signals.forever().next();
-        // If nobody listens the program has ended.
+        // Sending fails only if the program has ended.
         let _ = stop.send(());
     });
     let mut failed = None;
     while stopped.recv_timeout(interval) == Err(mpsc::RecvTimeoutError::Timeout) {
         match write(file, system) {
             Ok(()) => failed = None,
-            // A disk that is full for a day is told once.
+            // A repeated failure, such as a full disk, is printed once.
             Err(error) if failed.as_ref() == Some(&error) => (),
             Err(error) => {
                 error.print();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl fabric test`: whether the way to a server is fit for data.
+//! `rnbdctl fabric test`: tests whether the way to a server is fit for data.
 
 use clap::Subcommand;
 use proto::addr::PathAddress;
@@ -88,7 +88,7 @@ pub struct TestArgs {
 /// Nanoseconds of a millisecond.
 const NS_PER_MS: u64 = 1_000_000;
 
-/// How a test ends that was told to (`EINTR`).
+/// The end of a test that was stopped (`EINTR`).
 const STOPPED: i32 = -4;
 
 /// A fault that was found.
@@ -99,7 +99,7 @@ struct FaultFound {
     advice: &'static str,
 }
 
-/// What a device has counted during the test.
+/// A counter of a device, as it rose during the test.
 #[derive(Debug, Serialize)]
 struct Counter {
     name: String,
@@ -110,7 +110,7 @@ struct Counter {
 struct Tested {
     version: u32,
     server: String,
-    /// Whether the test came to its end and found no fault.
+    /// Whether the test was completed and found no fault.
     ok: bool,
     faults: Vec<FaultFound>,
     device: Option<String>,
@@ -119,7 +119,7 @@ struct Tested {
     server_cpus: Option<u32>,
     max_io_size: Option<u32>,
     queues: Option<u32>,
-    /// The error's number if the test did not come to its end.
+    /// The error's number if the test was not completed.
     errno: Option<i32>,
     lost_packets: u64,
     damaged_packets: u64,
@@ -130,7 +130,7 @@ struct Tested {
     bandwidths: Vec<Bandwidth>,
 }
 
-/// Tests; fails if there is a fault.
+/// Runs the test; fails if there is a fault.
 pub fn run(args: &Args, context: &Context) -> Result {
     let Command::Test(args) = &args.command;
     let path = path_to(&args.server, context)?;
@@ -150,7 +150,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         Some(_) => preflight::answers(&path.dst, args.port),
         None => None,
     };
-    // The argument has a range.
+    // The argument's range keeps the product small.
     let slow_ns = args.max_latency.saturating_mul(NS_PER_MS);
     let facts = fabric::facts(&found, &counted, ip_answers, slow_ns);
     let stopped = found.end == Some(STOPPED);
@@ -163,7 +163,8 @@ pub fn run(args: &Args, context: &Context) -> Result {
     end(&tested, &faults)
 }
 
-/// The path that is tested: of a host name, to the first address that an RDMA device leads to.
+/// The path that is tested. For a host name it leads to the first address that an RDMA device
+/// reaches.
 fn path_to(server: &ServerName, context: &Context) -> Result<PathAddress> {
     let ways = Ways::to(&context.system, std::slice::from_ref(server))?;
     let first = ways.all().next().copied();
@@ -277,7 +278,7 @@ const FAULTS: &[Column] = &[
     Column::text("advice", ""),
 ];
 
-/// The cases of one name, as a row.
+/// The row of the cases with the same name.
 fn case_row(name: &str, cases: &[&Case]) -> Vec<Cell> {
     let sizes = || cases.iter().map(|case| case.size);
     let longest = cases.iter().map(|case| case.us).max().unwrap_or(0);
@@ -315,7 +316,7 @@ fn case_row(name: &str, cases: &[&Case]) -> Vec<Cell> {
 
 impl Tested {
     fn case_rows(&self) -> Vec<Vec<Cell>> {
-        // In the order in which each came first.
+        // Names are in the order of their first cases.
         let mut groups: Vec<(&str, Vec<&Case>)> = Vec::new();
         for case in &self.cases {
             match groups.iter_mut().find(|(name, _)| *name == case.name) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl key`: the keys by which clients prove who they are.
+//! `rnbdctl key`: the keys by which clients prove their identity.
 
 use proto::addr::Address;
 use proto::auth_keys::Key;
@@ -97,7 +97,7 @@ fn role(own: bool) -> Role {
     }
 }
 
-/// The keys that there are.
+/// The keys of this machine.
 #[derive(Debug, Serialize)]
 struct Keys {
     version: u32,
@@ -112,9 +112,9 @@ struct Row {
     role: &'static str,
     number: String,
     newest: bool,
-    /// Empty: all servers.
+    /// The servers; empty for all servers.
     servers: Vec<String>,
-    /// Whether the kernel has keys of this client; unknown unless root asks.
+    /// Whether the kernel has keys of this client; `None` unless root asks.
     loaded: Option<bool>,
 }
 
@@ -150,7 +150,7 @@ impl Report for Keys {
     }
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(args: &Args, context: &Context) -> Result {
     let store = Store::new(&context.system);
     match &args.command {
@@ -244,7 +244,7 @@ fn load(store: &Store, context: &Context) -> Result {
     Ok(())
 }
 
-/// Says that sessions which are connected do not prove an identity that they were not begun with.
+/// Says that connected sessions do not prove an identity that they were not begun with.
 fn tell_of_sessions(context: &Context) -> Result {
     let sessions = context.system.client_sessions()?;
     let up = sessions.iter().filter(|session| session.paths_up() > 0);

@@ -51,10 +51,10 @@ pub struct Args {
     pub server_json: Option<PathBuf>,
 }
 
-/// Measures, and shows what came of it.
+/// Measures, and shows the results.
 pub fn run(args: &Args, context: &Context) -> Result {
     let sources = sources(&args.names, context)?;
-    // Before the time is spent; what it says counts when it is over.
+    // A missing file is found before the time is spent. The file is read after the measurement.
     if let Some(file) = args.server_json.as_deref().filter(|file| !is_stdin(file)) {
         fs::metadata(file).map_err(|error| Error::io(reading(file), &error))?;
     }
@@ -73,7 +73,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
     context.system.need_any("timing requests")
 }
 
-/// The devices of these names, of either end; all of them without a name.
+/// The devices with these names, of either end; without names all devices.
 fn sources(names: &[String], context: &Context) -> Result<Vec<Source>> {
     let system = &context.system;
     if names.is_empty() {
@@ -116,7 +116,7 @@ fn reading(file: &Path) -> String {
     format!("reading {}", file.display())
 }
 
-/// What the program has said on another machine.
+/// Reads the output of this program on another machine.
 fn read(file: &Path) -> Result<Latency> {
     let what = reading(file);
     let text = match is_stdin(file) {
@@ -135,7 +135,7 @@ fn read(file: &Path) -> Result<Latency> {
     Ok(latency)
 }
 
-/// What is shown; in JSON only what was measured here.
+/// The results. JSON has only what was measured here.
 #[derive(Debug, Serialize)]
 struct Measured {
     #[serde(flatten)]
@@ -185,7 +185,7 @@ fn stage_row(device: &DeviceLatency, kind: &KindLatency, stage: &StageLatency) -
     row(device, &kind.kind, &stage.stage, rest)
 }
 
-/// The network's share, of which only the mean is known.
+/// The network's part. Only its mean is known.
 fn network_row(device: &DeviceLatency, kind: &KindLatency) -> Option<Vec<Cell>> {
     let mean = kind.network_mean_ns?;
     let none = || Cell::option(None::<u64>);
@@ -202,7 +202,7 @@ fn network_row(device: &DeviceLatency, kind: &KindLatency) -> Option<Vec<Cell>> 
 }
 
 impl Measured {
-    /// Each device with its kinds of which there were requests.
+    /// Each device with the kinds of which it had requests.
     fn kinds(&self) -> impl Iterator<Item = (&DeviceLatency, &KindLatency)> {
         let devices = self.latency.devices.iter();
         devices
@@ -210,10 +210,10 @@ impl Measured {
             .filter(|(_, kind)| kind.requests() != 0)
     }
 
-    /// The rows of a kind: its stages, and what is known of the parts of `remote`.
+    /// The rows of a kind: its stages, and behind `remote` its parts, as far as they are known.
     fn rows(&self, device: &DeviceLatency, kind: &KindLatency) -> Vec<Vec<Cell>> {
         let there = latency::other_end(device, &self.servers).filter(|_| {
-            // Both ends are of this machine, and the server's has rows of its own.
+            // If both ends are on this machine, the server's device has rows of its own.
             let here = latency::other_end(device, &self.latency.devices);
             device.side == Side::Client && here.is_none()
         });
@@ -244,7 +244,7 @@ impl Measured {
         lines
     }
 
-    /// How to tell the network from the server, where that is not known.
+    /// A hint how to tell the network from the server, if that is not known.
     fn hint(&self) -> Option<String> {
         let (device, _) = self
             .kinds()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl list`: what there is, at a glance.
+//! `rnbdctl list`: devices, sessions and paths at a glance.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -51,7 +51,7 @@ pub enum What {
     Paths,
 }
 
-/// What was found; a part that was not asked for is absent.
+/// The lists; a part that was not asked for is absent.
 #[derive(Debug, Serialize)]
 struct Listing {
     version: u32,
@@ -107,7 +107,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
 
 impl Report for Listing {
     fn tables(&self) -> Vec<Table> {
-        // A machine that is no server shows that only if asked.
+        // A machine that is not a server shows the server's part only if asked.
         let is_server = |server: &&Part<_, _>| server.loaded || self.client.is_none();
         self.tables_with(self.server.as_ref().filter(is_server))
     }
@@ -249,7 +249,7 @@ const SERVER_DEVICES: &[Column] = &[
     Column::text("device_path", "DISK").rank(2),
 ];
 
-/// The table of exported devices, with a row for each session that has one.
+/// The table of exported devices, with a row for each session that has the device.
 pub(crate) fn server_devices(devices: &[ServerDevice], empty: String) -> Table {
     let mut rows = Vec::new();
     for device in devices {

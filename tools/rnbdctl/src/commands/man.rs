@@ -20,7 +20,7 @@ use crate::Result;
 /// The section of administration commands.
 const SECTION: &str = "8";
 
-/// The files that a user of any subcommand may have to do with.
+/// Files for the manual page of each subcommand.
 const FILES: [(&str, &str); 6] = [
     (
         "/etc/rnbd/rnbd.toml",
@@ -56,7 +56,7 @@ pub struct Args {
     pub folder: PathBuf,
 }
 
-/// Writes a page for the program and one for each subcommand, also of subcommands.
+/// Writes a page for the program, and a page for each subcommand, also of subcommands.
 pub fn run(args: &Args, _: &Context) -> Result {
     let fail = |error: io::Error| Error::io(args.folder.display(), &error);
     fs::create_dir_all(&args.folder).map_err(fail)?;
@@ -65,8 +65,8 @@ pub fn run(args: &Args, _: &Context) -> Result {
     write_pages(&command, "", &args.folder).map_err(fail)
 }
 
-/// The page of a command and those of its subcommands; `name` is `path add`, and empty for the
-/// program.
+/// Writes the page of a command and the pages of its subcommands. `name` is, for example,
+/// `path add`; it is empty for the program.
 fn write_pages(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
     let page = match name {
         "" => "rnbdctl".to_owned(),
@@ -90,7 +90,7 @@ fn write_pages(command: &Command, name: &str, folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The sections that are not made of the command line.
+/// The sections that clap does not make.
 fn more(name: &str) -> String {
     let mut text = String::new();
     let examples = examples::of(name);
@@ -121,7 +121,7 @@ fn more(name: &str) -> String {
     text
 }
 
-/// Text that roff takes for nothing else.
+/// Escapes text for roff.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\\\").replace('-', "\\-")
 }

@@ -96,7 +96,7 @@ fn parse_hold(text: &str) -> std::result::Result<i32, String> {
     ms.ok_or_else(|| "it must be between 0 and 1d".to_owned())
 }
 
-/// What was mapped.
+/// The disks that were mapped.
 #[derive(Debug, Serialize)]
 struct Done<'a> {
     version: u32,
@@ -130,13 +130,13 @@ impl Report for Done<'_> {
     }
 }
 
-/// A disk that is to be mapped, and how its session is made if there is none.
+/// A disk that is to be mapped, and the way to its server if there is no session.
 struct Wanted {
     request: MapRequest,
     ways: Ways,
 }
 
-/// Maps. A disk that cannot be mapped does not keep the others from it.
+/// Maps the disks. A disk that cannot be mapped does not keep other disks from being mapped.
 pub fn run(args: &Args, context: &Context) -> Result {
     let wanted = match args.all {
         true => all_disks(args, context)?,
@@ -145,7 +145,8 @@ pub fn run(args: &Args, context: &Context) -> Result {
     if wanted.is_empty() {
         return context.output.say("nothing to map: see rnbdctl discover");
     }
-    // Before anything is done; but the names that a server has are nobody's mistake here.
+    // Names are checked before any disk is mapped. With `--all` the names come from the server, and
+    // a bad name is not the user's mistake.
     for wanted in wanted.iter().filter(|_| !args.all) {
         wanted.request.line()?;
     }
@@ -252,8 +253,8 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// The name of the session for `disk` of `server`, or of the server that --path and --session
-    /// name, and the ways to it.
+    /// The name of the session for `disk`, and the ways to its server. The server is `server`, or
+    /// the server of --path and --session.
     fn of(&mut self, server: Option<&ServerName>, disk: &str) -> Result<(String, Ways)> {
         let args = self.args;
         let servers = match server {
@@ -292,7 +293,7 @@ impl<'a> Servers<'a> {
     }
 }
 
-/// The error of a disk whose server is not said; of all disks if it is empty.
+/// The error if no server is given for `disk`, or for all disks if `disk` is empty.
 fn no_server(disk: &str) -> Error {
     let (what, hint) = match disk {
         "" => (
@@ -307,8 +308,8 @@ fn no_server(disk: &str) -> Error {
     Error::new(Kind::Usage, what, "which server has it is not said").hint(hint)
 }
 
-/// Maps a disk. If that makes the session, the session gets the other paths that were found, and
-/// the time for which requests wait.
+/// Maps a disk. If that makes the session, the session also gets the other paths that were found,
+/// and the time that requests wait.
 fn map_one(args: &Args, wanted: &Wanted, context: &Context) -> Result<Mapped> {
     let system = &context.system;
     let patience = Duration::from_secs(args.timeout.into());
@@ -338,15 +339,15 @@ fn map_one(args: &Args, wanted: &Wanted, context: &Context) -> Result<Mapped> {
     Ok(mapped)
 }
 
-/// The time to set, in ms: what the user says, and the default for a session that is new. What the
-/// administrator has set for one that is there stays.
+/// The time to set, in ms: the user's, or the default for a new session. The time of an existing
+/// session stays as the administrator has set it.
 fn hold_to_set(asked: Option<i32>, is_new: bool) -> Option<i32> {
     asked.or_else(|| is_new.then_some(DEFAULT_HOLD_MS))
 }
 
-/// Sets how long requests wait: those of the device if the user says, and of the session if it is
-/// new or the module has no such time of a device. Those of a module that has no such time at all
-/// never wait; that is an error only if the user wants them to.
+/// Sets how long requests wait. A time from the user is set for the device, if the module has a
+/// time for devices; otherwise the session's time is set. Requests of a module without such times
+/// never wait; that is an error only if the user wants them to wait.
 fn hold(context: &Context, mapped: &Mapped, ms: i32, is_asked: bool) -> Result {
     if is_asked {
         let device = context.system.find_device(&mapped.name)?;
@@ -362,7 +363,7 @@ fn hold(context: &Context, mapped: &Mapped, ms: i32, is_asked: bool) -> Result {
     control::session::set(&session, HOLD_IO.name, &ms.to_string())
 }
 
-/// An error if requests cannot wait as the user wants. Before anything is mapped.
+/// Fails if requests cannot wait as the user wants, before any disk is mapped.
 fn check_hold(args: &Args, context: &Context) -> Result {
     let file = context
         .system

@@ -2,7 +2,7 @@
 
 //! The subcommands.
 //!
-//! Each has a file with its arguments (`Args`) and a function `run`, and is named in
+//! Each subcommand has a file with its arguments (`Args`) and a function `run`, and is named in
 //! [`crate::cli::Command`].
 
 pub mod apply;

@@ -96,7 +96,7 @@ pub struct PolicyArgs {
     pub policy: Option<Policy>,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(args: &Args, context: &Context) -> Result {
     match &args.command {
         Command::Add(args) => add(args, context),
@@ -153,7 +153,7 @@ fn change(
     })
 }
 
-/// Asks before the last path that is up goes from under devices.
+/// Asks before devices lose the last path that is up.
 fn agree(is_forced: bool, doing: &str, path: &Path, context: &Context) -> Result {
     let Some(session) = context.system.client_session(&path.session)? else {
         return Ok(());

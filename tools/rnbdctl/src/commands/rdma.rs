@@ -24,7 +24,7 @@ struct Devices {
     rdma_devices: Vec<RdmaDevice>,
 }
 
-/// Shows them.
+/// Shows the devices.
 pub fn run(_: &Args, context: &Context) -> Result {
     context.output.print(&Devices {
         version: JSON_VERSION,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl remap`: closed devices are opened at the server again.
+//! `rnbdctl remap`: lets the server open closed devices again.
 
 use super::each;
 use crate::cli::Context;
@@ -23,7 +23,7 @@ pub struct Args {
     pub all: bool,
 }
 
-/// Remaps.
+/// Remaps the devices.
 pub fn run(args: &Args, context: &Context) -> Result {
     let names = match args.all {
         true => closed(context)?,
@@ -38,7 +38,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
     done.finish(context, |device| format!("remapped {}", device.path))
 }
 
-/// The names of all closed devices, but of those that the server's administrator has closed.
+/// The names of all closed devices, except those that the server's administrator has closed.
 fn closed(context: &Context) -> Result<Vec<String>> {
     context.system.need_client("remapping all closed devices")?;
     let mut devices = context.system.client_devices()?;

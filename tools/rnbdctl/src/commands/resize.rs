@@ -21,7 +21,7 @@ pub struct Args {
     pub size: u64,
 }
 
-/// Resizes. The disk must have been resized at the server before.
+/// Resizes the device. The disk must have been resized at the server before.
 pub fn run(args: &Args, context: &Context) -> Result {
     let device = context.system.find_device(&args.device)?;
     control::device::resize(&device, args.size)?;

@@ -81,7 +81,7 @@ pub struct ForceCloseArgs {
     pub force: bool,
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(args: &Args, context: &Context) -> Result {
     match &args.command {
         Command::List(args) => {
@@ -132,8 +132,8 @@ fn disconnect(args: &DisconnectArgs, context: &Context) -> Result {
     })
 }
 
-/// The path of a client that the user means; the error speaks of sessions, too, as the user may
-/// have meant either.
+/// The client's path that the user means. The error also speaks of sessions, as the user may have
+/// meant a session.
 fn server_path(args: &DisconnectArgs, context: &Context) -> Result<Path> {
     let found = context
         .system

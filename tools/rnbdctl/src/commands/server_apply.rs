@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl server apply`: brings the server to what its configuration file says.
+//! `rnbdctl server apply`: brings the server to the state in its configuration file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ use crate::Result;
 /// The kernel's file of the policy.
 const POLICY: &str = "class/rnbd-server/ctl/export_policy";
 
-/// The file of a policy that udev has loaded; two policies cannot be in force.
+/// The file of the policy that udev loads. Two policies cannot be in force.
 const OTHER_POLICY: &str = "etc/rnbd/export.policy";
 
 /// The arguments.
@@ -53,7 +53,7 @@ pub struct Args {
     pub dry_run: bool,
 }
 
-/// What was done, or would be.
+/// The steps that were taken, or would be taken.
 #[derive(Debug, Serialize)]
 struct Applied {
     version: u32,
@@ -80,7 +80,7 @@ impl Report for Applied {
     }
 }
 
-/// Applies the file. A step that fails ends it: what follows needs the module.
+/// Applies the file. A step that fails ends the command: the next steps need the module.
 pub fn run(args: &Args, context: &Context) -> Result {
     let config = load(args, context)?;
     let plan = Plan::new(&config, &running(&config, context)?);
@@ -128,7 +128,7 @@ fn load(args: &Args, context: &Context) -> Result<ServerConfig> {
     Ok(config)
 }
 
-/// What the machine is like.
+/// The present state of the machine.
 fn running(config: &ServerConfig, context: &Context) -> Result<Running> {
     let system = &context.system;
     let mut modules = BTreeMap::new();
@@ -157,8 +157,8 @@ fn running(config: &ServerConfig, context: &Context) -> Result<Running> {
     })
 }
 
-/// The clients that have keys. A client that the file names and that has none is an error: it would
-/// be refused, or be let in without a proof.
+/// The clients that have keys. It is an error if the file names a client without a key: the client
+/// would be refused, or be accepted without a proof.
 fn running_keys(config: &ServerConfig, context: &Context) -> Result<RunningKeys> {
     let store = Store::new(&context.system);
     let mut running = RunningKeys::default();
@@ -183,7 +183,8 @@ fn running_keys(config: &ServerConfig, context: &Context) -> Result<RunningKeys>
     }
 }
 
-/// Why paths that are exported are no disks now. That is no error: they may come later.
+/// The exported paths that are not disks now, with the reasons. They are not errors: the disks may
+/// come later.
 fn no_disks(config: &ServerConfig, context: &Context) -> Vec<String> {
     let reason = |path: &String| {
         let file = context.system.file(path.trim_start_matches('/'));
@@ -199,7 +200,8 @@ fn no_disks(config: &ServerConfig, context: &Context) -> Vec<String> {
 
 fn perform(step: &Step, context: &Context) -> Result {
     match step {
-        // All of them, also this machine's own as a client: what is not given is forgotten.
+        // All keys are loaded, also this machine's own as a client: the kernel forgets keys that
+        // are not loaded again.
         Step::Keys { .. } => keys::load(&Store::new(&context.system).all()?),
         Step::Load { module, parameters } => modprobe(module, parameters),
         Step::Policy(text) => {

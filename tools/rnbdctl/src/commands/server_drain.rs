@@ -20,7 +20,7 @@ use crate::Result;
 /// The kernel's file.
 const FILE: &str = "class/rnbd-server/ctl/drain";
 
-/// How often to look whether clients have left.
+/// The time between two looks whether clients have left.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The arguments.
@@ -48,7 +48,7 @@ fn parse_duration(text: &str) -> std::result::Result<u32, String> {
     }
 }
 
-/// Does it, and waits until those clients have left that can.
+/// Begins or ends the drain. A drain waits until all clients have left that can leave.
 pub fn run(args: &Args, context: &Context) -> Result {
     let kernel = context.system.sys(FILE);
     present(context, &kernel)?;
@@ -66,8 +66,8 @@ pub fn run(args: &Args, context: &Context) -> Result {
     ))
 }
 
-/// Waits until no client is about to leave any more, or for as long as the arguments say. An error
-/// if the drain ended before.
+/// Waits until no client is about to leave any more, or for as long as the arguments say. Fails if
+/// the drain ended before.
 fn wait(args: &Args, context: &Context, kernel: &Path) -> Result<Draining> {
     let began = Instant::now();
     let mut is_first = true;
@@ -97,7 +97,7 @@ fn sessions(number: u32) -> String {
     }
 }
 
-/// An error unless the server can drain.
+/// Fails if the server cannot drain.
 fn present(context: &Context, kernel: &Path) -> Result {
     if kernel.exists() {
         return Ok(());
@@ -111,7 +111,7 @@ fn present(context: &Context, kernel: &Path) -> Result {
     })
 }
 
-/// Says that all clients have left; an error that names the sessions that have not.
+/// Says that all clients have left, or fails with the names of the sessions that have not.
 fn check_all_left(draining: &Draining, context: &Context) -> Result {
     let (leaving, staying) = (draining.leaving, draining.staying);
     if leaving == 0 && staying == 0 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl server policy`: who may map what.
+//! `rnbdctl server policy`: the clients that may map devices.
 
 use std::fs;
 use std::io;
@@ -80,7 +80,7 @@ impl Report for Shown {
     }
 }
 
-/// Does it.
+/// Runs the subcommand.
 pub fn run(args: &Args, context: &Context) -> Result {
     let kernel = context.system.sys(FILE);
     match &args.command {
@@ -129,7 +129,7 @@ fn read_checked(file: &Path, context: &Context) -> Result<(Vec<u8>, usize)> {
     Ok((text, rules))
 }
 
-/// An error unless the server has policies.
+/// Fails if the server has no policies.
 fn present(context: &Context, kernel: &Path) -> Result {
     if kernel.exists() {
         return Ok(());
@@ -154,7 +154,7 @@ fn present(context: &Context, kernel: &Path) -> Result {
 fn show(context: &Context, text: Option<Vec<u8>>) -> Result {
     let text = text.map(|text| String::from_utf8_lossy(&text).into_owned());
     if context.output.format() == Format::Table {
-        // As it was written, with its comments.
+        // The text as it was loaded, with its comments.
         return context.output.print_text(match &text {
             Some(text) => text,
             None => "# There is no policy: every client may map everything.\n",

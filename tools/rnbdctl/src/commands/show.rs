@@ -35,7 +35,7 @@ pub struct Args {
     pub name: String,
 }
 
-/// What the name stands for, and what belongs to it.
+/// The object of the name, and its parts.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 enum Item {
@@ -68,7 +68,7 @@ struct Shown {
     item: Item,
 }
 
-/// Shows it.
+/// Shows the object.
 pub fn run(args: &Args, context: &Context) -> Result {
     let found = context.system.find(&args.name)?;
     context.output.print(&Shown {
@@ -199,7 +199,7 @@ fn client_device(device: &ClientDevice, statistics: Option<&BlockStat>, links: &
         Cell::option(device.access_mode.map(|mode| mode.as_str())),
     );
     fields.add("queues for polled IO", Cell::option(device.poll_queues));
-    // The C module has none of these.
+    // The C module lacks these values.
     if let Some(ms) = device.io_timeout_ms {
         fields.text(IO_TIMEOUT.name, ms);
     }

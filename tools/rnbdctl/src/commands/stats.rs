@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl stats`: what devices and paths have counted.
+//! `rnbdctl stats`: the counters of devices and paths.
 
 use serde::Serialize;
 
@@ -176,7 +176,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         paths: paths.into_iter().map(counters).collect(),
     };
     for device in devices {
-        // One that has just gone is left out.
+        // A device that has just gone is left out.
         if let Some(stat) = context.system.block_stat(&device.name)? {
             stats.devices.push(DeviceStats {
                 name: device.name,
@@ -231,7 +231,7 @@ fn chosen(names: &[String], context: &Context) -> Result<(Vec<ClientDevice>, Vec
 
 fn reset(names: &[String], context: &Context) -> Result {
     context.system.need_any("setting counters back")?;
-    // What is not found is a failure like others.
+    // A name that is not found is a failure like other failures.
     let mut paths: Vec<Result<Path>> = Vec::new();
     let mut find = |names: &[String]| match chosen(names, context) {
         Ok((_, found)) => paths.extend(found.into_iter().map(Ok)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl top`: what devices and paths are doing now, on the whole screen.
+//! `rnbdctl top`: the present rates of devices and paths, on the whole screen.
 
 use std::io;
 use std::io::IsTerminal;
@@ -53,7 +53,7 @@ fn interval(text: &str) -> std::result::Result<Duration, String> {
     })
 }
 
-/// Shows the rates until the user has seen enough.
+/// Shows the rates until the user ends the view.
 pub fn run(args: &Args, context: &Context) -> Result {
     let sampler = Sampler::new(context.system.clone());
     context.system.need_any("showing rates")?;
@@ -68,7 +68,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         return Err(error.hint("rnbdctl top --once prints the rates of one interval"));
     }
     let first = sampler.take()?;
-    // Gives the screen back also when this program panics.
+    // This restores the screen also if the program panics.
     let mut terminal =
         ratatui::try_init().map_err(|error| Error::io("taking the terminal", &error))?;
     let result = show(App::new(args.interval), &sampler, first, &mut terminal);
@@ -119,7 +119,7 @@ fn show(
         let before = app.interval;
         match event::read()? {
             Event::Key(key) if app.key(key) == Reaction::Quit => return Ok(()),
-            // Anything else, as another size of the window, is drawn at once.
+            // Any other event, such as a new size of the window, is drawn at once.
             _ => (),
         }
         if app.interval != before {

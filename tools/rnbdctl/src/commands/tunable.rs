@@ -9,7 +9,7 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// The part of a help that lists tunables, each with what it is, its range and its default.
+/// The part of a help text that lists tunables with their meanings, ranges and defaults.
 pub(crate) fn help(tunables: &[Setting], explained: fn(&str) -> &'static str) -> String {
     let line = |setting: &Setting| {
         format!(
@@ -25,7 +25,7 @@ pub(crate) fn help(tunables: &[Setting], explained: fn(&str) -> &'static str) ->
     help
 }
 
-/// Name and value of one word; `example` is a right one, for the error.
+/// The name and the value of a word; `example` is a valid word, for the error.
 pub(crate) fn split<'w>(word: &'w str, example: &str) -> Result<(&'w str, &'w str)> {
     word.split_once('=').ok_or_else(|| {
         let error = Error::new(Kind::Usage, format!("setting {word:?}"), "it has no value");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl udev`: what the udev rules cannot find out by themselves.
+//! `rnbdctl udev`: facts that the udev rules cannot find out themselves.
 
 use crate::cli::Context;
 use crate::link_name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl unmap`: devices go.
+//! `rnbdctl unmap`: unmaps devices.
 
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ pub struct Args {
     pub session: Option<String>,
 }
 
-/// What was unmapped, as it was before, but for its state.
+/// The unmapped devices as they were before, except for their states.
 #[derive(Debug, Serialize)]
 struct Unmapped<'a> {
     version: u32,
@@ -54,7 +54,7 @@ impl Report for Unmapped<'_> {
     }
 }
 
-/// Unmaps.
+/// Unmaps the devices.
 pub fn run(args: &Args, context: &Context) -> Result {
     let names = match args.all {
         true => all(args, context)?,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl why`: what is wrong now, since when, what the kernel said, and what to do.
+//! `rnbdctl why`: present troubles, since when, the kernel's messages about them, and what to do.
 
 use serde::Serialize;
 
@@ -70,7 +70,7 @@ impl Report for Found {
     }
 }
 
-/// Says what is wrong; fails if something is.
+/// Prints the troubles; fails if there are any.
 pub fn run(args: &Args, context: &Context) -> Result {
     let system = &context.system;
     let device = match &args.device {
@@ -87,7 +87,8 @@ pub fn run(args: &Args, context: &Context) -> Result {
     }
     let mut troubles = why::troubles(&facts);
     if let Some(device) = &device {
-        // Those of its session and the paths, and not those of the session's other devices.
+        // The troubles of the device, its session and the paths stay, but not those of other
+        // devices of the session.
         troubles.retain(|trouble| {
             trouble.session.as_ref() == Some(&device.session)
                 && trouble
@@ -118,14 +119,14 @@ pub fn run(args: &Args, context: &Context) -> Result {
     }
 }
 
-/// What the configuration file wants; a file that is not there or wrong wants nothing.
+/// The configuration file; `None` if it is missing or wrong.
 fn wanted(context: &Context) -> Option<Config> {
     let namer =
         |server: &str, purpose: &str| identity::session_name(&context.system, server, purpose);
     Config::load(&config::file_or_default(None, context), &namer).ok()
 }
 
-/// A paragraph for each.
+/// The troubles as text, a paragraph for each.
 fn for_people(troubles: &[Trouble], output: &Output) -> String {
     if troubles.is_empty() {
         return "nothing is wrong\n".to_owned();

@@ -21,20 +21,20 @@ use crate::Kind;
 use crate::Result;
 use crate::System;
 
-/// What to map, and how.
+/// A disk to map, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapRequest {
     /// The session that shall carry the device.
     pub session: String,
     /// The disk's path at the server.
     pub device_path: String,
-    /// Where the server is; none if there is such a session.
+    /// The paths to the server; empty if the session exists.
     pub paths: Vec<PathAddress>,
     /// The server's port, 1234 if not given.
     pub port: Option<u16>,
-    /// How to map it, for reading and writing if not given.
+    /// The access mode; read-write if not given.
     pub access_mode: Option<AccessMode>,
-    /// How the server shall read and write the disk, as it is set if not given.
+    /// How the server shall read and write the disk; as the server's setting says if not given.
     pub io_mode: Option<IoMode>,
     /// The number of queues for polled IO, -1 for one of each CPU, 0 if not given.
     pub poll_queues: Option<i32>,
@@ -45,7 +45,7 @@ pub struct MapRequest {
 pub struct Mapped {
     /// The disk's path at the server.
     pub device_path: String,
-    /// The session that carries it.
+    /// The session that carries the device.
     pub session: String,
     /// The kernel's name: `rnbd0`.
     pub name: String,
@@ -53,7 +53,8 @@ pub struct Mapped {
     pub path: String,
 }
 
-/// Where there is neither a session nor a path; else it comes from the server, as below.
+/// The meaning if there is neither a session nor a path. In other cases the errno comes from the
+/// server, as below.
 const NO_SESSION: &[Meaning] = &[meaning(
     Errno::NXIO,
     Kind::NotFound,
@@ -149,7 +150,7 @@ impl MapRequest {
             return Err(self.wrong(why));
         }
         let mut line = format!("sessname={} device_path={}", self.session, self.device_path);
-        // Before the paths, as the C module applies it to what follows.
+        // The port stands before the paths, as the C module applies it only to paths behind it.
         if let Some(port) = self.port {
             line.push_str(&format!(" dest_port={port}"));
         }
@@ -181,7 +182,7 @@ impl MapRequest {
     }
 }
 
-/// What the answers mean; `without_path` if there was neither a session nor a path.
+/// The meanings of error numbers; `without_path` if there was neither a session nor a path.
 fn meanings(without_path: bool) -> &'static [&'static [Meaning]] {
     match without_path {
         true => &[NO_SESSION, MEANINGS, write::CONNECT],
@@ -191,8 +192,8 @@ fn meanings(without_path: bool) -> &'static [&'static [Meaning]] {
 
 /// Maps a disk and waits for its device node, no longer than `patience`.
 ///
-/// Blocks while a session is being connected, which takes as long as its `connect_timeout_ms`
-/// says (30 s) for each step if nobody answers.
+/// Blocks while a session is being connected. If the server does not answer, each step takes as
+/// long as the session's `connect_timeout_ms` says (30 s).
 pub fn map(system: &System, request: &MapRequest, patience: Duration) -> Result<Mapped> {
     let what = request.what();
     let line = request.line()?;
@@ -200,7 +201,7 @@ pub fn map(system: &System, request: &MapRequest, patience: Duration) -> Result<
     let is_new = request.paths.is_empty() && system.client_session(&request.session)?.is_none();
     write::write(&what, &system.map_device_file(), &line, meanings(is_new))?;
     let Some(name) = system.client_device_name(&request.session, &request.device_path)? else {
-        // Somebody unmapped it at once.
+        // Another process unmapped the device at once.
         return Err(Error::new(
             Kind::NotFound,
             what,
@@ -215,7 +216,7 @@ pub fn map(system: &System, request: &MapRequest, patience: Duration) -> Result<
             return Err(Error::new(Kind::Failed, what, why)
                 .hint("is devtmpfs mounted on /dev, and udev running?"));
         }
-        // There is no event for a node in devtmpfs; it is there within a millisecond.
+        // There is no event for a node in devtmpfs. The node is there within a millisecond.
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(Mapped {

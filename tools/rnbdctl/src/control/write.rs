@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writing to a file of the kernel, and explaining what it answers.
+//! Writing to a file of the kernel, and explaining its errors.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -15,7 +15,7 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// What an error number stands for in the answer to some request.
+/// The meaning of an error number in the answer to a request.
 pub(super) struct Meaning {
     pub(super) errno: Errno,
     pub(super) kind: Kind,
@@ -24,7 +24,7 @@ pub(super) struct Meaning {
     pub(super) hint: &'static str,
 }
 
-/// Shorter than with the names of the fields.
+/// Makes a [`Meaning`] without the names of the fields.
 pub(super) const fn meaning(
     errno: Errno,
     kind: Kind,
@@ -39,12 +39,12 @@ pub(super) const fn meaning(
     }
 }
 
-/// Writes `text` to `file` at once; `what` is that in words, for the error.
+/// Writes `text` to `file` in one write; `what` describes the action, for the error.
 ///
-/// `meanings` explains answers of the kernel to that text, as opposed to the file being missing or
-/// not to be written by this user.
+/// `meanings` explains the kernel's errors for that text. A missing file, or a file that this user
+/// may not write, is explained here.
 pub(super) fn write(what: &str, file: &Path, text: &str, meanings: &[&[Meaning]]) -> Result {
-    // Neither created nor truncated: it is the kernel's.
+    // The file is neither created nor truncated, as it is the kernel's.
     let mut handle = match OpenOptions::new().write(true).open(file) {
         Ok(handle) => handle,
         Err(error) => return Err(cannot_open(what, file, &error)),
@@ -89,7 +89,7 @@ pub(super) fn cannot_open(what: &str, file: &Path, error: &io::Error) -> Error {
     }
 }
 
-/// What the kernel's answer means.
+/// Explains the kernel's error.
 pub(super) fn explain(what: &str, error: &io::Error, meanings: &[&[Meaning]]) -> Error {
     let Some(errno) = Errno::from_io_error(error) else {
         return Error::new(Kind::Failed, what, error.to_string());
@@ -123,7 +123,7 @@ const RESET_HINT: &str = "load rnbd_server on the server, and give --port if its
     server has not noticed yet, then try again after 35 s; the kernel logs of both ends say more: \
     dmesg | tail";
 
-/// What it means that a server cannot be connected to.
+/// The meanings of error numbers if a server cannot be connected to.
 pub(super) const CONNECT: &[Meaning] = &[
     meaning(
         Errno::TIMEDOUT,
@@ -133,7 +133,8 @@ pub(super) const CONNECT: &[Meaning] = &[
          rnbdctl check SERVER",
     ),
     meaning(Errno::CONNREFUSED, Kind::Unreachable, REFUSED, REFUSED_HINT),
-    // What both modules give for it, and for what else the server refuses.
+    // Both modules return this errno if no server listens there, and for other refusals of the
+    // server.
     meaning(Errno::CONNRESET, Kind::Unreachable, REFUSED, RESET_HINT),
     meaning(
         Errno::CONNABORTED,

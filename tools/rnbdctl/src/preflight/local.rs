@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This machine: its kernel, its modules, and what this user may do.
+//! This machine: its kernel, its modules, and the rights of this user.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ pub(super) fn check(system: &System, must_be_client: bool) -> Result<Vec<Finding
     let mut findings = vec![kernel(system, release)];
     let client = Module::find(system, release, "rnbd_client", system.client_loaded());
     let server = Module::find(system, release, "rnbd_server", system.server_loaded());
-    // A machine is often only one of both.
+    // A machine is often only a client or only a server.
     let is_server = server.state == State::Loaded;
     let is_client = client.state == State::Loaded;
     findings.push(client.finding("client module", must_be_client || !is_server));
@@ -99,7 +99,7 @@ fn is_installed(system: &System, release: &str, name: &str) -> bool {
         .any(|line| module_of(line).as_deref() == Some(name))
 }
 
-/// Whose modules are loaded.
+/// Whether the loaded modules are the modules in Rust or in C.
 fn implementation(system: &System) -> Finding {
     let has = |name: &str| system.sys("module").join(name).exists();
     let ours = has("rtrs_client/parameters/hb_interval_ms")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether everything is there to map disks or to export them, and what to do about what is not.
+//! Checks whether this machine has everything to map or to export disks, and what to do if not.
 
 mod local;
 mod rdma;
@@ -16,26 +16,26 @@ pub use server::Server;
 use crate::Result;
 use crate::System;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was checked, in a word or two.
+    /// The subject of the check, in a word or two.
     pub check: String,
-    /// Whether it is as it should be.
+    /// Whether the subject is as it should be.
     pub status: Status,
-    /// What was found.
+    /// The finding.
     pub message: String,
-    /// What to do about it.
+    /// What the administrator can do about it.
     pub remedy: Option<String>,
 }
 
-/// Whether something is as it should be.
+/// The status of a subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It is.
+    /// It works.
     Ok,
-    /// It works, but not as well as it could, or only after something is done.
+    /// It works, but not as well as it could, or only after another step.
     Warning,
     /// It does not work.
     Failed,

@@ -6,7 +6,7 @@ use super::Finding;
 use crate::model::RdmaDevice;
 use crate::model::RdmaPort;
 
-/// The largest that there is.
+/// The largest MTU of RDMA.
 const BEST_MTU: u32 = 4096;
 
 pub(super) fn check(devices: &[RdmaDevice]) -> Vec<Finding> {
@@ -52,7 +52,7 @@ fn state(device: &str, port: &RdmaPort, any_active: bool) -> Finding {
         None => "see the cable; on InfiniBand, a subnet manager must be running".to_owned(),
     };
     match any_active {
-        // Another one may be the one that is used.
+        // Another port may be the one in use.
         true => Finding::warning("RDMA port", message, remedy),
         false => Finding::failed("RDMA port", message, remedy),
     }
@@ -66,7 +66,7 @@ fn addresses(device: &str, port: &RdmaPort) -> Option<Finding> {
         .filter(usable)
         .filter_map(|gid| gid.ip)
         .collect();
-    // With an address of IPv6's link only, paths need a scope.
+    // A link-local IPv6 address is not enough: paths would need a scope.
     let link_local = |ip: &std::net::IpAddr| match ip {
         std::net::IpAddr::V6(ip) => ip.is_unicast_link_local(),
         std::net::IpAddr::V4(_) => false,

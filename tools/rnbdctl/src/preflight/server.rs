@@ -2,8 +2,9 @@
 
 //! The way to a server.
 //!
-//! RDMA answers nobody but RDMA, so this looks at what lies below: whether there is a route,
-//! whether it goes through an RDMA device, and whether the machine at its end answers at all.
+//! Only RDMA gets answers from RDMA, so the checks look at the layers below: whether there is a
+//! route, whether it goes through an RDMA device, and whether the machine at its end answers at
+//! all.
 
 use std::io;
 use std::net::IpAddr;
@@ -23,15 +24,17 @@ use crate::model::RdmaDevice;
 use crate::model::RdmaPort;
 use crate::System;
 
-/// Longer than it takes to find out that nobody has an address in the local network.
+/// The time to wait for an answer: longer than it takes to find out that no machine in the local
+/// network has the address.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// A server to check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
-    /// Its name or address; also `ip:` and an address, and a source with `@` in front of it.
+    /// The server's name or address; also `ip:` and an address, and a source with `@` in front of
+    /// it.
     pub name: String,
-    /// The port that it listens on.
+    /// The port that the server listens on.
     pub port: u16,
 }
 
@@ -80,7 +83,7 @@ fn one(system: &System, address: SocketAddr, devices: &[RdmaDevice]) -> Vec<Find
     vec![route(system, ip, source, devices), answer(ip, &socket)]
 }
 
-/// A socket that sends to `address` from where the route says; nothing is sent yet.
+/// A socket that sends to `address`, from the source address of the route. Nothing is sent yet.
 fn connected(address: SocketAddr) -> io::Result<UdpSocket> {
     let any: IpAddr = match address {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -97,7 +100,7 @@ pub fn source_of(ip: IpAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|local| local.ip())
 }
 
-/// Whether the machine answers by IP; `None` if that cannot be told, as of a GID.
+/// Whether the machine answers by IP; `None` if that cannot be found out, as for a GID.
 pub fn answers(address: &Address, port: u16) -> Option<bool> {
     let ip: IpAddr = match address {
         Address::V4(addr) => (*addr).into(),
@@ -114,12 +117,12 @@ enum Way<'d> {
     Rdma(&'d RdmaDevice, &'d RdmaPort),
     /// By an interface without an RDMA device.
     Other,
-    /// By an interface that cannot be told, so that the RDMA device cannot be told either.
+    /// By an unknown interface, so that the RDMA device is not known either.
     Unknown,
 }
 
-/// The RDMA device and its port by which packets go from `source` to `ip`; `None` if there is
-/// none, or it cannot be told.
+/// The RDMA device and port by which packets go from `source` to `ip`; `None` if there is none, or
+/// if it cannot be found out.
 pub fn rdma_port_to<'d>(
     system: &System,
     ip: IpAddr,
@@ -138,9 +141,10 @@ fn way<'d>(system: &System, ip: IpAddr, source: IpAddr, devices: &'d [RdmaDevice
             .iter()
             .flat_map(|device| device.ports.iter().map(move |port| (device, port)))
     };
-    // RoCE has an address for each of its interface, VLANs and bonds included.
+    // RoCE has a GID for each address of its interface, including VLANs and bonds.
     let by_address = ports().find(|(_, port)| port.gids.iter().any(|gid| gid.ip == Some(source)));
-    // InfiniBand and iWARP are told by the interface; soft-iWARP only has the interface's name.
+    // InfiniBand and iWARP are found by the interface. soft-iWARP has only the name of the
+    // interface.
     let others: Vec<_> = ports().filter(|(_, port)| !port.is_roce).collect();
     let interface = match others.is_empty() {
         true => None,
@@ -198,7 +202,7 @@ fn route(system: &System, ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) ->
     )
 }
 
-/// A closed port of UDP answers that it is closed; so whoever answers is there.
+/// Whether the machine at `ip` answers: a closed UDP port answers that it is closed.
 fn answer(ip: IpAddr, socket: &UdpSocket) -> Finding {
     let answer = socket
         .set_read_timeout(Some(PATIENCE))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is shown and how.
+//! The state of the view.
 
 use std::cmp::Ordering;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::live::PathRates;
 use crate::live::Rates;
 use crate::model::natural_cmp;
 
-/// Which table is shown.
+/// The tables that are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum View {
     /// Devices and paths.
@@ -49,7 +49,7 @@ impl View {
     }
 }
 
-/// What comes first.
+/// The order of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
     /// The names, in their order.
@@ -88,14 +88,14 @@ impl Sort {
     }
 }
 
-/// What a key means to who runs the view.
+/// The reaction to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reaction {
     /// Draw again.
     Draw,
-    /// End.
+    /// End the view.
     Quit,
-    /// Nothing.
+    /// Do nothing.
     None,
 }
 
@@ -105,19 +105,19 @@ pub const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duratio
 /// The state of the view.
 #[derive(Clone, Debug)]
 pub struct App {
-    /// Which table is shown.
+    /// The tables that are shown.
     pub view: View,
-    /// What comes first.
+    /// The order of the rows.
     pub sort: Sort,
-    /// The other way round.
+    /// Whether the order is reversed.
     pub reverse: bool,
-    /// Whether what is shown stays as it is.
+    /// Whether the shown rates stay as they are.
     pub paused: bool,
     /// Whether the keys are explained.
     pub help: bool,
     /// The time between samples.
     pub interval: Duration,
-    /// What is chosen: a row of the tables.
+    /// The selected row of the tables.
     pub selected: Option<Key>,
     /// Why the last sample could not be read.
     pub error: Option<String>,
@@ -126,7 +126,7 @@ pub struct App {
 }
 
 impl App {
-    /// With nothing to show yet.
+    /// A view without rates.
     pub fn new(interval: Duration) -> Self {
         Self {
             view: View::default(),
@@ -142,7 +142,7 @@ impl App {
         }
     }
 
-    /// Takes new rates; while paused they count for the sparklines only once it goes on.
+    /// Takes new rates. While the view is paused they are dropped.
     pub fn update(&mut self, rates: Rates) {
         self.error = None;
         if self.paused {
@@ -155,17 +155,17 @@ impl App {
         self.selected = self.selected.take().filter(|key| rows.contains(key));
     }
 
-    /// The rates that are shown, in the order in which they are shown.
+    /// The shown rates, in the shown order.
     pub fn rates(&self) -> &Rates {
         &self.rates
     }
 
-    /// The rates before.
+    /// The earlier rates.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// What a key does.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Reaction {
         if key.kind == KeyEventKind::Release {
             return Reaction::None;
@@ -247,7 +247,7 @@ impl App {
                 ordering
             }
         };
-        // Sorting keeps the order of what is equal, which is that of the names.
+        // The sort is stable: rows that are equal stay in the order of their names.
         self.rates
             .devices
             .sort_by(|a, b| natural_cmp(&a.name, &b.name));
@@ -305,7 +305,7 @@ fn device_latency(device: &DeviceRates) -> Option<f64> {
     }
 }
 
-/// The larger first; what is not known last.
+/// The larger number first; unknown numbers last.
 fn most(a: Option<f64>, b: Option<f64>) -> Ordering {
     b.unwrap_or(-1.0).total_cmp(&a.unwrap_or(-1.0))
 }

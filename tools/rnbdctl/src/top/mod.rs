@@ -2,8 +2,8 @@
 
 //! The full-screen view of `rnbdctl top`.
 //!
-//! - [`app`]: what is shown and how, changed by keys and new rates.
-//! - [`view`]: draws that.
+//! - [`app`]: the state of the view, which keys and new rates change.
+//! - [`view`]: draws that state.
 
 pub mod app;
 pub mod view;
