@@ -5,7 +5,7 @@
 use proto::addr::Address;
 use proto::addr::PathAddress;
 
-/// The path `[SOURCE@]ADDRESS`; the error is in words.
+/// Parses the path `[SOURCE@]ADDRESS`; the error is in words.
 pub fn parse_path(text: &str) -> Result<PathAddress, String> {
     let (src, dst) = match text.split_once([',', '@']) {
         Some((src, dst)) => (Some(parse(src)?), dst),
@@ -15,8 +15,8 @@ pub fn parse_path(text: &str) -> Result<PathAddress, String> {
     Ok(PathAddress { src, dst })
 }
 
-/// An address: what has neither `ip:` nor `gid:` in front is an IP address, that of IPv6 perhaps in
-/// brackets. The error is in words.
+/// Parses an address. A text without `ip:` or `gid:` in front is an IP address; an IPv6 address may
+/// be in brackets. The error is in words.
 pub fn parse(text: &str) -> Result<Address, String> {
     let full = match text.starts_with("ip:") || text.starts_with("gid:") {
         true => text.to_owned(),
@@ -40,8 +40,8 @@ pub fn path_text(path: &PathAddress) -> String {
     }
 }
 
-/// An address, with its interface if it has one; the names of paths in sysfs leave that out, and so
-/// does [`Address::to_text`].
+/// An address, with its interface if it has one. The names of paths in sysfs, and
+/// [`Address::to_text`], leave the interface out.
 pub fn text(address: &Address) -> String {
     let mut text = address.to_text().as_str().to_owned();
     if let Address::V6 { scope, .. } = address {
@@ -53,7 +53,7 @@ pub fn text(address: &Address) -> String {
     text
 }
 
-/// Whether it needs an interface, and does not have one.
+/// Whether the address needs an interface and has none.
 pub fn lacks_interface(address: &Address) -> bool {
     match address {
         Address::V6 { addr, scope } => {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a shell offers when the user presses Tab: the devices, sessions and paths that there are.
+//! Completions: the devices, sessions and paths that a shell offers when the user presses Tab.
 //!
-//! The shell runs this program for that, with the words so far. What cannot be read is not offered.
+//! The shell runs this program for that, with the words so far. Objects that cannot be read are not
+//! offered.
 
 use std::path::PathBuf;
 
@@ -38,7 +39,7 @@ pub fn paths() -> ArgValueCandidates {
     ArgValueCandidates::new(|| client_paths(&system()))
 }
 
-/// Everything that `show` and `stats` know, of both ends.
+/// The objects that `show` and `stats` accept, of both ends.
 pub fn everything() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let system = system();
@@ -93,7 +94,7 @@ pub fn timed_devices() -> ArgValueCandidates {
     })
 }
 
-/// The machine, where the tests say that it is.
+/// The machine, or the folder that a test uses as a machine.
 fn system() -> System {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let (root, sysfs) = (folder("RNBDCTL_ROOT"), folder("RNBDCTL_SYSFS"));
@@ -125,8 +126,8 @@ fn device(device: &ClientDevice) -> CompletionCandidate {
     )
 }
 
-/// Each path by its destination, as far as that is enough: bash takes the signs that the full names
-/// have in them for the ends of words.
+/// Each path by its destination, if only one path has it. bash takes characters of the full names
+/// for ends of words.
 fn paths_of(all: &[&Path]) -> Vec<CompletionCandidate> {
     let is_enough = |path: &Path| {
         let same = all

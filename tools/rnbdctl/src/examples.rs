@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Examples, which the help and the manual pages show.
+//! Examples for the help and the manual pages.
 
 use clap::Command;
 
-/// What to type, and what that does.
+/// A command line, and what it does.
 pub type Example = (&'static str, &'static str);
 
 /// The examples of each subcommand, by its name.
@@ -216,13 +216,13 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
     ),
 ];
 
-/// The examples of a subcommand, whose name has its words between spaces: `path add`.
+/// The examples of a subcommand. `subcommand` has its words between spaces: `path add`.
 pub fn of(subcommand: &str) -> &'static [Example] {
     let found = EXAMPLES.iter().find(|(name, _)| *name == subcommand);
     found.map_or(&[], |(_, examples)| examples)
 }
 
-/// The command with its examples, and with those of all subcommands, below its help.
+/// Adds the examples of the command and of all subcommands to their help texts.
 pub fn add(command: Command) -> Command {
     add_below(command, "")
 }

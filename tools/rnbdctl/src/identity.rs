@@ -3,22 +3,22 @@
 //! The names that this machine gives to its sessions.
 //!
 //! A server knows a client by the names of its sessions, and refuses a session whose name another
-//! client has in use. So a name that is to be right on each client has the host in it. Machines
-//! that were copied, or installed and never named, have the same host name; so there is also a
+//! client uses. A name that works on each client therefore contains the host's name. Machines that
+//! were copied, or that never got a name, have the same host name, so the name also contains a
 //! number that is made of the machine's id.
 
 use std::fs;
 
 use crate::System;
 
-/// Who has no host name is called so.
+/// Stands for the host name of a machine without one.
 const NO_NAME: &str = "host";
 
-/// The most bytes of the host's and of the server's name that go into a session's name. With the
-/// path of the disk it becomes the name of a link, which has 255 bytes at most.
+/// The most bytes of the host's and of the server's name in a session's name. With the path of the
+/// disk, a session's name becomes the name of a link, which has at most 255 bytes.
 const MAX_PART: usize = 48;
 
-/// Where a machine's id may be, the one that lasts longest first.
+/// The files that may have a machine's id. The id that lasts longest comes first.
 const IDS: [&str; 3] = [
     "etc/machine-id",
     "sys/module/rnbd_client/parameters/host_uuid",
@@ -27,7 +27,7 @@ const IDS: [&str; 3] = [
 
 /// The name of this machine's session with `server`, as `web1-3fa2c1-storage1`.
 ///
-/// It is the same each time, and another one on each machine. `purpose` tells sessions with the
+/// The name is the same each time, and differs between machines. `purpose` tells sessions with the
 /// same server apart; it may be empty.
 pub fn session_name(system: &System, server: &str, purpose: &str) -> String {
     let read = |file: &str| fs::read_to_string(system.file(file)).unwrap_or_default();
@@ -37,15 +37,15 @@ pub fn session_name(system: &System, server: &str, purpose: &str) -> String {
     name(host.trim(), id.as_deref(), server, purpose)
 }
 
-/// What tells a session apart from others with the same server: a port that is not the usual one,
-/// and the disk that has a session of its own for polled IO.
+/// The purpose of a session, which tells it from other sessions with the same server: a port other
+/// than the usual port, and the disk that has a session of its own for polled IO.
 pub fn purpose(port: Option<u16>, polled: Option<&str>) -> String {
     let port = port.map(|port| port.to_string());
     let words = [port.as_deref(), polled];
     words.into_iter().flatten().collect::<Vec<_>>().join("-")
 }
 
-/// Not the words that stand in these files where there is no id yet.
+/// Whether the text is an id. These files have other words while there is no id.
 fn is_id(text: &str) -> bool {
     let digits = text.bytes().filter(u8::is_ascii_hexdigit).count();
     digits == 32 && text.bytes().any(|byte| byte != b'0' && byte != b'-')
@@ -69,7 +69,8 @@ fn name(host: &str, id: Option<&str>, server: &str, purpose: &str) -> String {
     name
 }
 
-/// What of a name goes into a session's name: letters and digits, and `-` for all that is between.
+/// The part of a name that goes into a session's name: letters and digits, with `-` for everything
+/// between them.
 fn part(text: &str) -> String {
     let mut part = String::new();
     for c in text.chars() {
@@ -83,8 +84,8 @@ fn part(text: &str) -> String {
     part.trim_end_matches('-').to_owned()
 }
 
-/// A number of 24 bits that is made of an id (FNV-1a). The id itself is not shown to servers:
-/// programs take it for a secret.
+/// A number of 24 bits made of an id (FNV-1a). Servers do not get the id itself, since programs
+/// treat it as a secret.
 fn number(id: &str) -> u32 {
     let hash = id.bytes().fold(0x811c_9dc5_u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)

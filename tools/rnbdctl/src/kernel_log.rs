@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel's log says about something that has just failed.
+//! The kernel's messages about a failure that has just happened.
 
 use std::fs::File;
 use std::fs::OpenOptions;
@@ -17,7 +17,7 @@ use rustix::fs::OFlags;
 
 use crate::sysfs::printable;
 
-/// The modules whose lines are shown, ours and those of mainline Linux.
+/// The modules whose lines are shown: the modules in Rust and those of mainline Linux.
 pub const MODULES: [&str; 10] = [
     "rnbd_client",
     "rnbd_server",
@@ -34,35 +34,35 @@ pub const MODULES: [&str; 10] = [
 /// The most lines that are shown with an error.
 const MAX_LINES: usize = 5;
 
-/// The most records that are read; more come only if the log is flooded.
+/// The most records that are read. More come only if the log is flooded.
 const MAX_RECORDS: usize = 1000;
 
-/// A record is no longer (the kernel's `PRINTK_MESSAGE_MAX`).
+/// The longest record in bytes (the kernel's `PRINTK_MESSAGE_MAX`).
 const RECORD_SIZE: usize = 8192;
 
 static FILE: OnceLock<PathBuf> = OnceLock::new();
 
-/// Says where the kernel's log is: `/dev/kmsg`. Before that, nothing is read.
+/// Sets the file of the kernel's log: `/dev/kmsg`. Without it nothing is read.
 pub fn use_file(file: PathBuf) {
-    // Said once, when the program begins.
+    // The program calls this once, when it begins.
     let _ = FILE.set(file);
 }
 
-/// The log from some moment on.
+/// The log from a certain moment on.
 #[derive(Debug, Default)]
 pub struct KernelLog {
     file: Option<File>,
 }
 
 impl KernelLog {
-    /// From now on. Users who may not read the log see nothing of it.
+    /// The log from now on; empty for users who may not read the log.
     pub fn begin() -> Self {
         Self {
             file: FILE.get().and_then(|path| at_its_end(path)),
         }
     }
 
-    /// The last lines of RNBD's modules since then, without their time.
+    /// The last lines of RNBD's modules since then, without their times.
     pub fn lines(self) -> Vec<String> {
         let Some(mut file) = self.file else {
             return Vec::new();
@@ -73,7 +73,7 @@ impl KernelLog {
             .map(|record| record.message)
             .filter(|message| is_ours(message))
             .collect();
-        // Ten connections that fail say the same.
+        // Several connections that fail write the same line.
         lines.dedup();
         let first = lines.len().saturating_sub(MAX_LINES);
         lines.split_off(first)
@@ -83,14 +83,14 @@ impl KernelLog {
 /// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was written, in microseconds since the machine was started.
+    /// The time of the line, in microseconds since the machine was started.
     pub time_us: u64,
-    /// What it says.
+    /// The text.
     pub message: String,
 }
 
-/// All lines of RNBD's modules that the kernel still has, the oldest first. Nothing if this user
-/// may not read the log.
+/// All lines of RNBD's modules that the kernel still has, the oldest first; none if this user may
+/// not read the log.
 pub fn all(file: &Path) -> Vec<Record> {
     let Some(mut file) = open(file) else {
         return Vec::new();
@@ -118,7 +118,7 @@ fn at_its_end(path: &Path) -> Option<File> {
     Some(file)
 }
 
-/// The next records; the kernel gives one by each read.
+/// The next records. The kernel returns one record for each read.
 fn records(file: &mut File) -> Vec<String> {
     let mut records = Vec::new();
     let mut buffer = vec![0; RECORD_SIZE];
@@ -138,8 +138,8 @@ fn records(file: &mut File) -> Vec<String> {
     records
 }
 
-/// `4,1234,5678901,-;rnbd_client: the message`; lines that begin with a space belong to the record
-/// before, and are for programs.
+/// Parses `4,1234,5678901,-;rnbd_client: the message`. Lines that begin with a space belong to the
+/// record before them, and are for programs.
 fn parse(line: &str) -> Option<Record> {
     let (head, message) = line.split_once(';')?;
     if head.starts_with(' ') {

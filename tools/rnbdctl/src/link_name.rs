@@ -3,7 +3,7 @@
 //! The name of a mapped disk below `/dev/rnbd/by-session`.
 
 /// The name of the disk that was mapped as `device_path`: without slashes in front and without
-/// `dev/`, so that it is the same for `nvme0n1`, `/nvme0n1` and `/dev/nvme0n1`, which are the same
+/// `dev/`. So the name is the same for `nvme0n1`, `/nvme0n1` and `/dev/nvme0n1`, which are the same
 /// disk of a server whose search path is `/dev`. `None` if nothing is left.
 pub fn of(device_path: &str) -> Option<String> {
     let parts = device_path.split('/').filter(|part| !part.is_empty());
@@ -11,7 +11,7 @@ pub fn of(device_path: &str) -> Option<String> {
     if parts.len() > 1 && parts.first() == Some(&"dev") {
         parts.remove(0);
     }
-    // No link leads out of the folder of its session.
+    // No name may lead out of the folder of its session.
     let is_safe = parts.iter().all(|part| !matches!(*part, "." | ".."));
     (is_safe && !parts.is_empty()).then(|| parts.join("/"))
 }

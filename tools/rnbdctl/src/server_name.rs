@@ -24,12 +24,12 @@ pub struct ServerName {
     pub host: Host,
 }
 
-/// What a server is called.
+/// The name of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// One address.
+    /// An address.
     Address(Address),
-    /// A host name, in small letters. It has to be looked up, and may have several addresses.
+    /// A host name, in small letters, which has to be looked up and may have several addresses.
     Name(String),
 }
 
@@ -92,7 +92,7 @@ fn host_of(text: &str) -> Result<Host, String> {
     if is_host_name(text) {
         return Ok(Host::Name(text.to_ascii_lowercase()));
     }
-    // What was meant as an address: its error says what is wrong with it.
+    // For a text that was meant as an address, the error says what is wrong with it.
     let is_address = text.starts_with("ip:")
         || text.starts_with("gid:")
         || text.contains([':', '%', '['])
@@ -105,8 +105,9 @@ fn host_of(text: &str) -> Result<Host, String> {
     }
 }
 
-/// Labels of letters, digits, `-` and `_` between dots. The last one is not a number: an address
-/// that lacks a part, as 10.0.2, would be looked up as another address (10.0.0.2).
+/// Whether the text is a host name: labels of letters, digits, `-` and `_` between dots. The last
+/// label is not a number: an incomplete address, such as 10.0.2, would be looked up as another
+/// address (10.0.0.2).
 fn is_host_name(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let is_label = |label: &str| {
@@ -131,9 +132,9 @@ pub struct DiskName {
 }
 
 impl DiskName {
-    /// The disk that `text` names. An IPv6 address, a GID, and a source with such an address stand
-    /// in brackets. What has a slash before its first colon is the path of a disk only. The error
-    /// is in words.
+    /// Parses the name of a disk. An IPv6 address, a GID, and a source with such an address stand
+    /// in brackets. A text with a slash before its first colon is only the path of a disk. The
+    /// error is in words.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((server, disk)) = split_server(text)? else {
             return Ok(Self {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which paths lead to a server.
+//! The paths that lead to a server.
 
 use std::net::IpAddr;
 use std::net::SocketAddr;
@@ -20,20 +20,20 @@ use crate::System;
 
 /// The paths to a server.
 ///
-/// All addresses of a host name are tried, but they need not belong to one machine: each path
-/// behind the first one is added to the session that the first one has made, and a server refuses a
-/// path of a session that it does not have.
+/// All addresses of a host name are tried, but they need not belong to one machine. Each path after
+/// the first is added to the session that the first path has made, and a server refuses a path of a
+/// session that it does not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ways {
-    /// Given as addresses: all of them have to work.
+    /// Paths that are given by addresses. All of them have to work.
     pub given: Vec<PathAddress>,
-    /// Found by looking a name up: one of them has to work.
+    /// Paths that were found by looking a name up. One of them has to work.
     pub found: Vec<PathAddress>,
 }
 
 impl Ways {
-    /// The ways to `servers`, which are the same machine as far as the user knows. Looks names up,
-    /// which may take as long as the resolver waits for its servers.
+    /// The ways to `servers`, which the user takes for the same machine. Looks names up, which may
+    /// take as long as the resolver waits for its servers.
     pub fn to(system: &System, servers: &[ServerName]) -> Result<Self> {
         let mut ways = Self::default();
         for server in servers {
@@ -55,9 +55,9 @@ impl Ways {
         self.given.iter().chain(&self.found)
     }
 
-    /// Does `run`, which makes a session, with the paths that have to work; or with one found path
-    /// after the other, until one works. Only a server that cannot be reached is a reason to try
-    /// the next one.
+    /// Calls `run`, which makes a session, with all given paths. Without given paths, calls `run`
+    /// with each found path in turn until a call succeeds. The next path is only tried if the
+    /// server could not be reached.
     pub fn first<T>(&self, mut run: impl FnMut(&[PathAddress]) -> Result<T>) -> Result<T> {
         if !self.given.is_empty() || self.found.is_empty() {
             return run(&self.given);
@@ -82,7 +82,7 @@ impl Ways {
 fn look_up(name: &str) -> Result<Vec<IpAddr>> {
     let what = format!("looking up {name}");
     let found = (name, 0).to_socket_addrs().map_err(|error| {
-        // The standard library says first that it could not look it up.
+        // The standard library's text begins with a part that says that the lookup failed.
         let text = error.to_string();
         let why = text.rsplit(": ").next().unwrap_or(&text);
         Error::new(Kind::Unreachable, &what, why)
@@ -104,14 +104,15 @@ fn look_up(name: &str) -> Result<Vec<IpAddr>> {
     }
 }
 
-/// A name service does not say by which interface such an address is reached.
+/// Whether the address is link-local. A name service does not say by which interface such an
+/// address is reached.
 fn is_link_local(address: &SocketAddr) -> bool {
     matches!(address, SocketAddr::V6(address) if address.ip().is_unicast_link_local())
 }
 
-/// Of a host's addresses, those that an RDMA device of this machine leads to; if that is said of
-/// none, all of them. Two addresses of different families behind one port of a device are taken for
-/// the same way, and only the first one's family is used there.
+/// The addresses of a host that an RDMA device of this machine leads to, or all addresses if there
+/// are none. Addresses of different families behind the same port of a device count as the same
+/// way; there only the family of the first address is used.
 fn choose(
     system: &System,
     name: &str,

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is wrong with a configuration file.
+//! The mistakes of a configuration file.
 
 use std::fmt;
 use std::io;
 use std::ops::Range;
 
-/// One mistake.
+/// A mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     /// The file as the user named it.
     pub file: String,
     /// Line and column, from 1; `None` if the file could not be read.
     pub position: Option<(usize, usize)>,
-    /// The key, with the session it is of; empty if there is none.
+    /// The key, with its session; empty if there is none.
     pub key: String,
-    /// What is wrong with it, and what would be right.
+    /// The mistake, and what would be right.
     pub message: String,
 }
 
@@ -49,7 +49,7 @@ impl ConfigErrors {
         }])
     }
 
-    /// What follows `before` is not UTF-8.
+    /// The bytes behind `before` are not UTF-8.
     pub fn not_utf8(file: &str, before: &[u8]) -> Self {
         let before = String::from_utf8_lossy(before);
         let end = before.len();

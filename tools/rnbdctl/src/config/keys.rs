@@ -35,7 +35,7 @@ pub fn session() -> Vec<&'static str> {
     SESSION.into_iter().chain(settings).collect()
 }
 
-/// The one of `known` that somebody who wrote `word` most probably meant.
+/// The name in `known` that the user who wrote `word` most probably meant.
 pub fn closest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let likeness = |name: &str| match name.split('_').any(|part| part == word) {
         true => 1.0,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The configuration file, `/etc/rnbd/rnbd.toml`: which sessions and devices this machine shall
+//! The configuration file, `/etc/rnbd/rnbd.toml`: the sessions and devices that this machine shall
 //! have.
 //!
 //! Nothing here looks at the machine; see [`crate::apply`] for that.
@@ -30,61 +30,62 @@ use crate::model::AccessMode;
 use crate::model::Policy;
 use crate::server_name::ServerName;
 
-/// Where the file is if nobody says otherwise.
+/// The default path of the file.
 pub const DEFAULT_FILE: &str = "/etc/rnbd/rnbd.toml";
 
-/// How long the requests of a session that this program makes wait while no path is up, in ms, if
-/// the user does not say: as long as those of NVMe over fabrics. Sessions that are made without
-/// this program have the module's default, as with the C module.
+/// The default time in ms that requests wait while no path is up, for sessions that this program
+/// makes: as long as with NVMe over fabrics. Other sessions have the module's default, which is the
+/// same as with the C module.
 pub const DEFAULT_HOLD_MS: i32 = 600_000;
 
 /// The most paths of a session (`MAX_PATHS_NUM` of the C client).
 pub const MAX_PATHS: usize = 128;
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Config {
-    /// In the order of the file; no two have the same name.
+    /// The sessions in the order of the file. No two have the same name.
     pub sessions: Vec<Session>,
 }
 
-/// A session with a server. What is `None` or not there is left as it is.
+/// A session with a server. Values that are `None` or missing are left as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Its name, on client and server; valid for the kernel, and without white space.
+    /// The session's name, on client and server; valid for the kernel, and without white space.
     pub name: String,
-    /// The paths that are given by addresses: at most [`MAX_PATHS`], no two alike. At least one if
-    /// there are no `hosts`.
+    /// The paths that are given by addresses: at most [`MAX_PATHS`], no two alike. At least one
+    /// path if there are no `hosts`.
     pub paths: Vec<PathAddress>,
     /// The servers that are given by host names, which have to be looked up.
     pub hosts: Vec<ServerName>,
-    /// The paths that were found when `hosts` were looked up. Those that lead to another machine
-    /// than the session's are no failure.
+    /// The paths that were found by looking `hosts` up. It is not a failure if some of them lead to
+    /// another machine than the session's.
     pub found: Vec<PathAddress>,
-    /// The server's port. It cannot be read back, so it matters only when the session is made.
+    /// The server's port. It only matters when the session is made, since it cannot be read back.
     pub dest_port: Option<u16>,
-    /// Which path a request takes.
+    /// How the path of a request is chosen.
     pub policy: Option<Policy>,
-    /// Polling queues of the session's only device; -1: as many as CPUs.
+    /// The number of polling queues of the session's only device; -1: as many as CPUs.
     pub nr_poll_queues: Option<i32>,
-    /// Numbers that are files of the session, by name; see [`crate::model::Settings`].
+    /// The tunables of the session, by name; see [`crate::model::Settings`].
     pub settings: BTreeMap<&'static str, i32>,
-    /// At least one, no two with the same path.
+    /// The devices: at least one, no two with the same path.
     pub devices: Vec<Device>,
 }
 
 /// A device of the server. A number that is `None` is left as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its path as the server understands it.
+    /// The device's path, as the server understands it.
     pub path: String,
-    /// What may be done with it.
+    /// The access mode.
     pub access_mode: AccessMode,
-    /// How the server reads and writes the disk; as the server is set if not given.
+    /// How the server reads and writes the disk; as the server's setting says if not given.
     pub io_mode: Option<IoMode>,
-    /// How long a request may be in flight, in ms; see [`proto::setting::IO_TIMEOUT`].
+    /// The time that a request may be in flight, in ms; see [`proto::setting::IO_TIMEOUT`].
     pub io_timeout_ms: Option<i32>,
-    /// How long requests wait while no path is up, in ms; see [`proto::setting::HOLD_DISK_IO`].
+    /// The time that requests wait while no path is up, in ms; see
+    /// [`proto::setting::HOLD_DISK_IO`].
     pub hold_io_ms: Option<i32>,
 }
 
@@ -98,12 +99,12 @@ impl Device {
     }
 }
 
-/// Gives the name of a session whose name the file leaves out: by the server's name, and by what
-/// tells it apart from other sessions with that server ([`crate::identity::purpose`]).
+/// Makes the name of a session that has no name in the file, from the server's name and the
+/// session's purpose ([`crate::identity::purpose`]).
 pub type Namer<'n> = &'n dyn Fn(&str, &str) -> String;
 
 impl Session {
-    /// Every path, those that were found included.
+    /// Every path, including found paths.
     pub fn all_paths(&self) -> impl Iterator<Item = &PathAddress> {
         self.paths.iter().chain(&self.found)
     }
@@ -122,7 +123,7 @@ impl Config {
         parse(&shown, &text, namer)
     }
 
-    /// How many devices all sessions have together.
+    /// The number of devices of all sessions.
     pub fn device_count(&self) -> usize {
         self.sessions.iter().map(|s| s.devices.len()).sum()
     }

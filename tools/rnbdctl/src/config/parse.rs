@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From text to [`Config`], strictly: what is not understood is an error.
+//! Parses text into a [`Config`], strictly: unknown keys and values are errors.
 //!
-//! The syntax tree with its positions is walked by hand instead of by serde, so that all mistakes
-//! are told at once, each with line and key.
+//! The code walks the syntax tree with its positions itself, instead of using serde, so that all
+//! mistakes are reported at once, each with line and key.
 
 mod devices;
 
@@ -35,8 +35,8 @@ use crate::server_name::ServerName;
 
 type Value<'i> = Spanned<DeValue<'i>>;
 
-/// The configuration that `text` says; `file` is for messages, `namer` names sessions without a
-/// name.
+/// Parses a configuration. `file` is for messages; `namer` makes the names of sessions that have
+/// none.
 pub fn parse<'i>(file: &'i str, text: &'i str, namer: Namer<'i>) -> Result<Config, ConfigErrors> {
     let mut reader = Reader {
         file,
@@ -58,7 +58,7 @@ pub fn parse<'i>(file: &'i str, text: &'i str, namer: Namer<'i>) -> Result<Confi
     Err(ConfigErrors(reader.errors))
 }
 
-/// Where a value is: its key as messages name it, and the bytes of the file.
+/// The place of a value: its key, as in messages, and its bytes in the file.
 #[derive(Clone)]
 struct At {
     key: String,
@@ -84,7 +84,7 @@ impl<'i> Reader<'i> {
         self.errors.push(error);
     }
 
-    /// What the TOML reader itself complains about; doubled keys are among that.
+    /// Notes an error of the TOML reader, such as a doubled key.
     fn syntax(&mut self, error: &toml::de::Error) {
         let span = error.span().unwrap_or(0..0);
         let start = self.text.get(..span.start).unwrap_or("");
@@ -141,7 +141,7 @@ impl<'i> Reader<'i> {
         Config { sessions }
     }
 
-    /// `None` if it has no usable name; its other mistakes are noted all the same.
+    /// Reads a session. `None` if it has no usable name; its other mistakes are noted nevertheless.
     fn session(&mut self, at: &At, table: &DeTable<'i>) -> Option<Session> {
         let given = self.session_name(table);
         let label = match &given {
@@ -202,7 +202,7 @@ impl<'i> Reader<'i> {
         given.is_ok().then_some(session)
     }
 
-    /// The name; `None` if there is none. An error is noted.
+    /// Reads the name of a session; `None` if it has none. An error is noted.
     fn session_name(&mut self, table: &DeTable<'i>) -> Result<Option<String>, ()> {
         let Some(value) = table.get("name") else {
             return Ok(None);
@@ -222,7 +222,7 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Takes over one value of a session; an unknown key has been noted before.
+    /// Reads a value of a session. Unknown keys were noted before.
     fn session_value(&mut self, session: &mut Session, key: &str, value: &Value<'i>) {
         let at = At {
             key: in_session(&session.name, key),
@@ -449,8 +449,8 @@ impl<'i> Reader<'i> {
     }
 }
 
-/// Whether the kernel could not have both: the same ends, or the same destination and no say
-/// about one's source.
+/// Whether the kernel could not have both paths: they have the same ends, or the same destination
+/// and one of them has no source.
 fn overlap(a: &ServerName, b: &ServerName) -> bool {
     let same_src = match (&a.src, &b.src) {
         (Some(a), Some(b)) => a.same_as(b),
@@ -477,7 +477,7 @@ fn value_at(table: &DeTable<'_>, session: &str, key: &str) -> Option<At> {
     })
 }
 
-/// What kind of value it is, for a message.
+/// The kind of a value, for a message.
 fn article(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a string",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is mapped now, as a configuration.
+//! The mapped devices as a configuration.
 
 use proto::addr::Address;
 use proto::addr::PathAddress;
@@ -22,8 +22,8 @@ use crate::model::ClientSession;
 use crate::model::Path;
 use crate::model::Settings;
 
-/// A configuration that has the same sessions, paths and devices. Numbers that are as they are
-/// by default are left out.
+/// A configuration with the same sessions, paths and devices. Numbers that have their default
+/// values are left out.
 pub fn from_client(client: &Client) -> Config {
     let session = |have: &ClientSession| {
         let mine = || {
@@ -62,14 +62,15 @@ pub fn from_client(client: &Client) -> Config {
         }
     };
     let mut sessions: Vec<_> = client.sessions.iter().map(session).collect();
-    // Sessions of others than RNBD have no devices; what the kernel would not take back is no name.
+    // Sessions of other users of RTRS have no devices. A name that the kernel would not take is not
+    // usable in a file.
     sessions.retain(|session| {
         !session.devices.is_empty() && SessName::new(session.name.as_bytes()).is_ok()
     });
     Config { sessions }
 }
 
-/// What a session of a file has if the file does not say.
+/// The value of a session whose file does not say.
 fn default_of(setting: &Setting) -> i32 {
     match setting.name == HOLD_IO.name {
         true => DEFAULT_HOLD_MS,
@@ -77,7 +78,7 @@ fn default_of(setting: &Setting) -> i32 {
     }
 }
 
-/// The path with both its ends; the source only if it has one yet.
+/// The path with both ends, or without the source if the path has none yet.
 fn path(path: &Path) -> Option<PathAddress> {
     let mut path = PathAddress::parse(path.name.as_bytes()).ok()?;
     let is_nothing = |address: &Address| match address {
@@ -88,7 +89,7 @@ fn path(path: &Path) -> Option<PathAddress> {
     Some(path)
 }
 
-/// That configuration as a file, with a head that says where it comes from.
+/// The text of a file with that configuration, with a head that says where it comes from.
 pub fn file_text(client: &Client) -> String {
     let config = from_client(client);
     let mut head = String::from(

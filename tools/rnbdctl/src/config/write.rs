@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From [`Config`] to the text of a file.
+//! Writes a [`Config`] as the text of a file.
 
 use std::fmt::Write;
 
@@ -11,7 +11,8 @@ use super::Session;
 use crate::address;
 use crate::model::AccessMode;
 
-/// A file that says this; [`super::parse()`] understands it as the same.
+/// The text of a file with this configuration; [`super::parse()`] reads the same configuration from
+/// it.
 pub fn to_toml(config: &Config) -> String {
     let mut out = String::new();
     for session in &config.sessions {

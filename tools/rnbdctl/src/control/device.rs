@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be done with a mapped device.
+//! Actions on a mapped device.
 
 use std::thread;
 use std::time::Duration;
@@ -106,16 +106,16 @@ const SET: &[Meaning] = &[
     ),
 ];
 
-/// Waits between attempts to unmap. udev reads a disk that was just mapped or written to, and has
-/// it open meanwhile; each attempt costs a line in the kernel's log.
+/// The waits between attempts to unmap. udev reads a disk that was just mapped or written to, and
+/// has it open meanwhile. Each attempt costs a line in the kernel's log.
 const UNMAP_WAITS: [Duration; 3] = [
     Duration::from_millis(50),
     Duration::from_millis(150),
     Duration::from_millis(450),
 ];
 
-/// Unmaps a device. With `force` also one that is in use; requests that the server works on are
-/// waited for, later ones fail.
+/// Unmaps a device; with `force` also a device that is in use. The call waits for requests that the
+/// server is at work on; later requests fail.
 pub fn unmap(device: &ClientDevice, force: bool) -> Result {
     let word = if force { "force" } else { "normal" };
     let what = format!("unmapping {}", device.path);
@@ -129,15 +129,15 @@ pub fn unmap(device: &ClientDevice, force: bool) -> Result {
     write::write(&what, &file, word, &[UNMAP])
 }
 
-/// Has the server open the disk of a closed device again.
+/// Lets the server open the disk of a closed device again.
 pub fn remap(device: &ClientDevice) -> Result {
     let what = format!("remapping {}", device.path);
     let file = device.folder.join("remap_device");
     write::write(&what, &file, "1", &[REMAP, write::CONNECT])
 }
 
-/// Tells this machine that the disk has so many bytes now. The disk itself must have been resized
-/// at the server before.
+/// Tells this machine the new size of the disk in bytes. The disk must have been resized at the
+/// server before.
 pub fn resize(device: &ClientDevice, bytes: u64) -> Result {
     let what = format!("resizing {} to {bytes} bytes", device.path);
     if bytes == 0 || bytes.checked_rem(SECTOR_SIZE) != Some(0) {
@@ -149,7 +149,8 @@ pub fn resize(device: &ClientDevice, bytes: u64) -> Result {
     write::write(&what, &file, &sectors.to_string(), &[RESIZE])
 }
 
-/// Whether the tunable `name` can have the value `value`, and the device has it: its value.
+/// Checks that the tunable `name` can have the value `value`, and that the device has the tunable.
+/// Returns the value as a number.
 pub fn check_tunable(device: &ClientDevice, name: &str, value: &str) -> Result<i32> {
     let what = format!("setting {name} of {}", device.path);
     let number = tunable::value(&what, &ClientDevice::TUNABLES, name, value)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Asking a server which disks this machine could map.
+//! Asks a server for the disks that this machine could map.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -22,15 +22,15 @@ use crate::Kind;
 use crate::Result;
 use crate::System;
 
-/// The kernel gives whole lines, a page at a time.
+/// The kernel returns whole lines, a page at a time.
 const PAGE: usize = 4096;
 
-/// Which server is asked, and how.
+/// The server to ask, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoverRequest {
     /// The session by which the server is asked; it is opened if there is none of this name.
     pub session: String,
-    /// Where the server is; none if there is such a session.
+    /// The paths to the server; empty if the session exists.
     pub paths: Vec<PathAddress>,
     /// The server's port, 1234 if not given.
     pub port: Option<u16>,
@@ -39,23 +39,23 @@ pub struct DiscoverRequest {
 /// A disk that this machine could map.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RemoteDisk {
-    /// Its path at the server, as `map` takes it.
+    /// The path at the server, as `map` takes it.
     pub device_path: String,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size_bytes: u64,
-    /// Its logical block size in bytes.
+    /// The logical block size in bytes.
     pub block_size: u32,
     /// The access modes that are possible now: `ro`, `rw`, `migration`.
     pub modes: Vec<String>,
-    /// How many sessions have it mapped.
+    /// The number of sessions that have the disk mapped.
     pub sessions: u32,
-    /// Whether it is a regular file.
+    /// Whether the disk is a regular file.
     pub file: bool,
-    /// Whether the server's machine uses it itself.
+    /// Whether the server's machine itself uses the disk.
     pub used_by_server: bool,
-    /// Its name in the world.
+    /// The worldwide name.
     pub wwid: Option<String>,
-    /// The device that it is here, if the session has it mapped.
+    /// The device on this machine, if the session has the disk mapped.
     pub device: Option<String>,
 }
 
@@ -168,15 +168,15 @@ pub fn discover(system: &System, request: &DiscoverRequest) -> Result<Vec<Remote
 }
 
 impl RemoteDisk {
-    /// With the device that the disk is here, if the session has it mapped.
+    /// Fills in the device on this machine, if the session has the disk mapped.
     pub fn locate(&mut self, system: &System, session: &str) -> Result {
         self.device = system.client_device_name(session, &self.device_path)?;
         Ok(())
     }
 }
 
-/// `SECTORS BLOCK_SIZE MODES SESSIONS FLAGS WWID PATH`. A path that is no text is shown with
-/// replacement characters, and cannot be mapped by it.
+/// Parses `SECTORS BLOCK_SIZE MODES SESSIONS FLAGS WWID PATH`. A path that is not UTF-8 is shown
+/// with replacement characters, and cannot be mapped by that text.
 fn parse(line: &[u8]) -> Option<RemoteDisk> {
     let line = String::from_utf8_lossy(line.strip_suffix(b"\n")?);
     let mut words = line.splitn(7, ' ');

@@ -30,10 +30,10 @@ const REFUSED: &[Meaning] = &[
     ),
 ];
 
-/// What is seen of a server that drains.
+/// The state of a server that drains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Draining {
-    /// How long it goes on, in seconds.
+    /// The rest of the drain, in seconds.
     pub left: u32,
     /// The sessions that are to leave by themselves.
     pub leaving: u32,
@@ -41,7 +41,7 @@ pub struct Draining {
     pub staying: u32,
 }
 
-/// Has the server drain for so many seconds, 0 to end it; `file` is the kernel's.
+/// Lets the server drain for `seconds`, 0 to end the drain; `file` is the kernel's file.
 pub fn set(file: &Path, seconds: u32) -> Result {
     let what = match seconds {
         0 => "ending the drain",
@@ -50,7 +50,7 @@ pub fn set(file: &Path, seconds: u32) -> Result {
     write::write(what, file, &seconds.to_string(), &[REFUSED])
 }
 
-/// How far the drain is; `None` if the server does not drain.
+/// The state of the drain; `None` if the server does not drain.
 pub fn read(file: &Path) -> Result<Option<Draining>> {
     const WHAT: &str = "reading how far the drain is";
     let text = fs::read_to_string(file).map_err(|error| cannot_open(WHAT, file, &error))?;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel's error numbers say.
+//! The kernel's error numbers in words.
 
 use std::io;
 
 use rustix::io::Errno;
 
-/// The number, its name, and what it says of a remote disk where nothing more is known.
+/// The number, its name, and its meaning for a remote disk if nothing more is known.
 const TEXTS: [(Errno, &str, &str); 37] = [
     (Errno::PERM, "EPERM", "not permitted"),
     (Errno::NOENT, "ENOENT", "no such file or device"),
@@ -79,7 +79,7 @@ const TEXTS: [(Errno, &str, &str); 37] = [
     ),
 ];
 
-/// The name, as `EBUSY`; the number where it has none here.
+/// The name, such as `EBUSY`, or the number if it has no name here.
 pub fn name(errno: Errno) -> String {
     match TEXTS.iter().find(|(known, _, _)| *known == errno) {
         Some((_, name, _)) => (*name).to_owned(),
@@ -87,7 +87,7 @@ pub fn name(errno: Errno) -> String {
     }
 }
 
-/// What went wrong, in words and with the error's name.
+/// The error in words, with its name.
 pub fn text(error: &io::Error) -> String {
     let Some(errno) = Errno::from_io_error(error) else {
         return error.to_string();

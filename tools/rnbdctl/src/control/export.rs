@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be done with a device that this server exports.
+//! Actions on a device that this server exports.
 
 use super::write;
 use crate::model::Export;

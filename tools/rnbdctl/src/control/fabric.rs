@@ -32,7 +32,7 @@ pub fn start(file: &Path, line: &str) -> Result {
     write("testing the fabric", file, line, &[START])
 }
 
-/// Has the test end soon, by the module's file `stop`.
+/// Asks the test to end, by the module's file `stop`.
 pub fn stop(file: &Path) -> Result {
     write("stopping the test of the fabric", file, "1", &[])
 }

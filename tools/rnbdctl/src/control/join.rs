@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which session the disks of a server are mapped by.
+//! The choice of the session by which the disks of a server are mapped.
 
 use std::collections::BTreeSet;
 
@@ -20,19 +20,19 @@ use crate::System;
 /// The server whose disks are to be mapped.
 #[derive(Clone, Copy, Debug)]
 pub struct Server<'a> {
-    /// What the user calls it.
+    /// The user's name for the server.
     pub name: &'a str,
-    /// The paths to it.
+    /// The paths to the server.
     pub ways: &'a Ways,
-    /// Its port, if the user has given one.
+    /// The server's port, if the user has given it.
     pub port: Option<u16>,
-    /// The disk that needs a session of its own, since it has queues for polled IO.
+    /// The disk that needs a session of its own, because it has queues for polled IO.
     pub polled: Option<&'a str>,
 }
 
 impl Server<'_> {
-    /// The name of the session for the server's disks: of the one that carries disks of this server
-    /// already, or else the one that this machine gives to such a session.
+    /// The name of the session for the server's disks: the session that carries disks of this
+    /// server already, or else the name that this machine gives to such a session.
     pub fn session(&self, system: &System) -> Result<String> {
         let purpose = identity::purpose(self.port, self.polled);
         let own = identity::session_name(system, self.name, &purpose);
@@ -42,7 +42,7 @@ impl Server<'_> {
                 false => Err(self.elsewhere(&session)),
             };
         }
-        // The port of a session that is there cannot be read.
+        // The port of an existing session cannot be read.
         if self.port.is_some() || self.polled.is_some() {
             return Ok(own);
         }
@@ -59,8 +59,8 @@ impl Server<'_> {
         }
     }
 
-    /// An error if the session `name`, which the user has chosen, is there and leads elsewhere: the
-    /// kernel would take the disk of that name from the session's server.
+    /// Fails if the session `name`, which the user has chosen, exists and leads to another server:
+    /// the kernel would map the disk of that name from that server.
     pub fn check(&self, system: &System, name: &str) -> Result {
         match system.client_session(name)? {
             Some(session) if !session.paths.is_empty() && !self.is_of(&session) => {
@@ -70,8 +70,8 @@ impl Server<'_> {
         }
     }
 
-    /// The sessions with this server that carry devices, without those for polled IO, which take
-    /// one device only.
+    /// The sessions with this server that carry devices. Sessions for polled IO are left out, since
+    /// they take only one device.
     fn candidates(&self, system: &System) -> Result<Vec<String>> {
         let mut sessions = system.client_sessions()?;
         sessions.retain(|session| self.is_of(session));
@@ -122,8 +122,8 @@ fn leads_to(way: &PathAddress, path: &Path) -> bool {
     have.is_ok_and(|have| have.dst.same_as(&way.dst))
 }
 
-/// Adds the paths that were found and that the session does not have yet. Gives those that could
-/// not be added, each with the reason: the address may be another server's, or may be out of reach.
+/// Adds the found paths that the session does not have yet. Returns the paths that could not be
+/// added, each with the reason: the address may be another server's, or out of reach.
 pub fn add_found(system: &System, session: &str, ways: &Ways) -> Result<Vec<(String, Error)>> {
     let mut failed = Vec::new();
     for way in &ways.found {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Having the kernel time requests.
+//! Lets the kernel time requests.
 
 use super::write::write;
 use crate::latency::Source;
 use crate::Result;
 
-/// Has the requests of a device be timed for `seconds` from now on, or longer if that was asked for
-/// before. Nothing has to be ended.
+/// Lets the kernel time the requests of a device for `seconds` from now on, or longer if that was
+/// requested before. The kernel ends it by itself.
 pub fn count(source: &Source, seconds: u32) -> Result {
     let what = format!("timing the requests of {}", source.name);
     write(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Changes what there is, and explains what the kernel refuses.
+//! Changes devices, sessions and paths, and explains the kernel's errors.
 
 pub mod device;
 pub mod discover;

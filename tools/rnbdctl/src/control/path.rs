@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be done with a path, of this client or of this server.
+//! Actions on a path, of this client or of this server.
 
 use rustix::io::Errno;
 
@@ -33,7 +33,8 @@ const CHANGE: &[Meaning] = &[meaning(
     "",
 )];
 
-/// Disconnects a path of this client, if it is up, and connects it again. Blocks while it does.
+/// Disconnects a path of this client, if it is up, and connects it again. Blocks until it is
+/// connected.
 pub fn reconnect(path: &Path) -> Result {
     write_one(
         path,
@@ -43,8 +44,8 @@ pub fn reconnect(path: &Path) -> Result {
     )
 }
 
-/// Disconnects a path. One of this client stays so until [`reconnect`]; the client of a server's
-/// path connects it again by itself.
+/// Disconnects a path. A client's path stays disconnected until [`reconnect`]. The client of a
+/// server's path connects the path again by itself.
 pub fn disconnect(path: &Path) -> Result {
     write_one(path, "disconnecting", "disconnect", &[CHANGE])
 }

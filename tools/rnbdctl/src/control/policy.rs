@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server's export policy: who may map what.
+//! The server's export policy: the clients that may map devices.
 
 use std::fs;
 use std::fs::OpenOptions;
@@ -22,7 +22,7 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// How often to read a policy again that somebody is replacing.
+/// The number of attempts to read a policy while another process replaces it.
 const READS: usize = 10;
 
 const REFUSED: &[Meaning] = &[
@@ -57,7 +57,7 @@ pub fn check(name: &Path, text: &[u8]) -> Result<usize> {
     })
 }
 
-/// Puts a policy in force, in place of the old one; `file` is the kernel's.
+/// Puts a policy in force, in place of the old policy; `file` is the kernel's file.
 pub fn load(file: &Path, text: &[u8]) -> Result {
     const WHAT: &str = "loading the export policy";
     let whole = [
@@ -95,7 +95,7 @@ pub fn read(file: &Path) -> Result<Option<Vec<u8>>> {
         if bytes.is_empty() {
             return Ok(None);
         }
-        // Else somebody is replacing it.
+        // Otherwise another process is replacing the policy.
         if let Ok(Start::Policy { len, text }) = Start::parse(&bytes) {
             if text.len() == len {
                 return Ok(Some(text.to_vec()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be done with a session of this client.
+//! Actions on a session of this client.
 
 use proto::addr::PathAddress;
 use rustix::io::Errno;
@@ -45,7 +45,7 @@ const SET: &[Meaning] = &[meaning(
     "",
 )];
 
-/// Adds a path and connects it. Blocks while it does.
+/// Adds a path and connects it. Blocks until it is connected.
 pub fn add_path(session: &ClientSession, path: &PathAddress) -> Result {
     let path = path_text(path);
     let what = format!("adding path {path} to session {}", session.name);
@@ -60,7 +60,8 @@ pub fn set_policy(session: &ClientSession, policy: Policy) -> Result {
     write::write(&what, &file, policy.as_str(), &[SET])
 }
 
-/// Whether the tunable `name` can have the value `value`, and the session has it: its value.
+/// Checks that the tunable `name` can have the value `value`, and that the session has the tunable.
+/// Returns the value as a number.
 pub fn check_setting(session: &ClientSession, name: &str, value: &str) -> Result<i32> {
     let what = format!("setting {name} of session {}", session.name);
     let number = tunable::value(&what, &Settings::ALL, name, value)?;

@@ -15,7 +15,7 @@ pub fn reset(path: &Path) -> Result {
     );
     let file = match path.side {
         Side::Client => "stats/reset_all",
-        // The server has nothing else that counts.
+        // The server has no other counters.
         Side::Server => "stats/rdma",
     };
     write(&what, &path.folder.join(file), "1", &[])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tunables of sessions and devices, each of which is a file.
+//! Tunables of sessions and devices. Each tunable is a file.
 
 use proto::setting::Setting;
 
@@ -8,7 +8,8 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// The value that `text` is for the tunable `name` of those in `known`; `what` is for the error.
+/// Parses the value of the tunable `name`, which is among `known`; `what` describes the action, for
+/// the error.
 pub(super) fn value(what: &str, known: &[Setting], name: &str, text: &str) -> Result<i32> {
     let Some(setting) = known.iter().find(|setting| setting.name == name) else {
         let names: Vec<_> = known.iter().map(|setting| setting.name).collect();

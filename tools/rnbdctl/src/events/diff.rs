@@ -9,9 +9,9 @@ use crate::model::ClientDevice;
 use crate::model::ClientSession;
 use crate::model::Path;
 
-/// What has changed: first what is new of sessions, paths and devices, then what is different, then
-/// what is gone. A device that was unmapped and mapped again under the same name is another one if
-/// its disk or session is.
+/// The changes: first new sessions, paths and devices, then changed ones, then removed ones. A
+/// device that was unmapped and mapped again under the same name counts as another device if its
+/// disk or session is another.
 pub fn between(before: &Client, after: &Client) -> Vec<Event> {
     let mut events = Vec::new();
     for session in &after.sessions {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What changes on this client: devices, sessions and paths.
+//! Changes on this client: devices, sessions and paths.
 //!
 //! - [`diff`]: the changes between two moments, as plain data.
 //! - [`wake`]: waits until something may have changed.
@@ -13,31 +13,31 @@ use serde::Serialize;
 pub use diff::between;
 pub use wake::Wake;
 
-/// Something has changed.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {
-    /// What has happened.
+    /// The kind of the change.
     pub event: What,
-    /// The device that it happened to, if it is one: `rnbd0`.
+    /// The device, for an event of a device: `rnbd0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The session of the device or the path, or the one that it happened to.
+    /// The session, or the session of the device or the path.
     pub session: String,
     /// The path of the device's disk at the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
-    /// The path that it happened to, if it is one: `SOURCE@DESTINATION`.
+    /// The path, for an event of a path: `SOURCE@DESTINATION`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// What the state or the size was.
+    /// The old state or size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// What it is now.
+    /// The new state or size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
 
-/// What has happened.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
@@ -53,7 +53,7 @@ pub enum What {
     SessionMade,
     /// A session has ended.
     SessionEnded,
-    /// Another part of a session's paths is up.
+    /// The number of a session's paths that are up has changed between none, some and all.
     SessionState,
     /// A path was added.
     PathAdded,

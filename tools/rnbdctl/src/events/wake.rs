@@ -2,8 +2,8 @@
 
 //! Waits until something may have changed.
 //!
-//! The kernel announces a disk that is mapped, unmapped, opened, closed or resized by a uevent. It
-//! announces no path, so there is also a time after which to look again.
+//! The kernel sends a uevent for a disk that is mapped, unmapped, opened, closed or resized. There
+//! is no uevent for paths, so a look also follows after a certain time.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -24,28 +24,28 @@ use rustix::net::RecvFlags;
 use rustix::net::SocketFlags;
 use rustix::net::SocketType;
 
-/// The kernel's own announcements, as opposed to those that udev passes on.
+/// The kernel's own uevents, as opposed to those that udev passes on.
 const KERNEL_GROUP: u32 = 1;
 
-/// No uevent is longer (the kernel's `UEVENT_BUFFER_SIZE`, and its head).
+/// The longest uevent in bytes (the kernel's `UEVENT_BUFFER_SIZE`, and its head).
 const UEVENT_SIZE: usize = 4096;
 
 /// Waits for uevents.
 #[derive(Debug)]
 pub struct Wake {
-    /// None where the kernel gives this user no such socket, as in some containers.
+    /// `None` if the kernel gives this user no such socket, as in some containers.
     socket: Option<OwnedFd>,
 }
 
 impl Wake {
-    /// From now on.
+    /// Waits for changes from now on.
     pub fn new() -> Self {
         Self {
             socket: uevents().ok(),
         }
     }
 
-    /// Returns when a disk of RNBD has changed, but after `longest` in any case.
+    /// Returns when a disk of RNBD has changed, or after `longest`.
     pub fn wait(&self, longest: Duration) -> io::Result<()> {
         let Some(socket) = &self.socket else {
             std::thread::sleep(longest);
@@ -89,7 +89,7 @@ fn uevents() -> rustix::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Takes all uevents that are there; whether any is about a disk of RNBD. Uevents that were lost
+/// Takes all pending uevents. Returns whether one of them is about a disk of RNBD, or was lost and
 /// may have been.
 fn has_news(socket: &OwnedFd) -> bool {
     let mut buffer = [0_u8; UEVENT_SIZE];
@@ -104,7 +104,7 @@ fn has_news(socket: &OwnedFd) -> bool {
     }
 }
 
-/// `change@/devices/virtual/block/rnbd0`, then strings that say more.
+/// Whether a uevent is about RNBD. It is `change@/devices/virtual/block/rnbd0` and further strings.
 fn is_ours(uevent: &[u8]) -> bool {
     let head = uevent.split(|&byte| byte == 0).next().unwrap_or(&[]);
     [&b"/rnbd"[..], b"/rtrs"]

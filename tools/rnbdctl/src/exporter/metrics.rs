@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Everything there is as Prometheus metrics.
+//! All values as Prometheus metrics.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,19 +24,19 @@ use crate::Kind;
 use crate::Result;
 use crate::System;
 
-/// Everything, read at one time.
+/// All values, read at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     client: Client,
     stats: Vec<(ClientDevice, BlockStat)>,
-    /// For how many seconds requests of a session wait for its server.
+    /// The seconds for which requests of a session wait for its server.
     drains: Vec<(String, u64)>,
     served: Served,
     took: Duration,
 }
 
 impl Snapshot {
-    /// Reads it. What vanishes meanwhile is left out.
+    /// Reads the values. Objects that vanish meanwhile are left out.
     pub fn take(system: &System) -> Result<Self> {
         let start = std::time::Instant::now();
         let client = system.client()?;
@@ -76,10 +76,10 @@ pub fn render(snapshot: Snapshot) -> Result<String> {
     }
 }
 
-/// The labels of one value: names, and values already escaped.
+/// The labels of a value: names, and values that are escaped already.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// The format has no way to write these in a label otherwise, and the library does not do it.
+/// Escapes a label's value, which the library does not do.
 fn escaped(value: &str) -> String {
     value
         .replace('\\', "\\\\")
@@ -87,7 +87,7 @@ fn escaped(value: &str) -> String {
         .replace('\n', "\\n")
 }
 
-/// Writes one metric after the other.
+/// Writes metrics.
 pub(super) struct Writer<'e>(DescriptorEncoder<'e>);
 
 impl Writer<'_> {
@@ -100,7 +100,7 @@ impl Writer<'_> {
         write: impl Fn(&mut MetricEncoder<'_>, T) -> fmt::Result,
     ) -> fmt::Result {
         let mut values = values.into_iter().peekable();
-        // What nothing has is not mentioned.
+        // A metric without values is left out.
         if values.peek().is_none() {
             return Ok(());
         }
@@ -111,7 +111,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// A number that only grows; the library puts `_total` behind the name.
+    /// A number that only grows. The library puts `_total` behind the name.
     pub(super) fn counter(
         &mut self,
         name: &str,
@@ -123,7 +123,7 @@ impl Writer<'_> {
         })
     }
 
-    /// A time in milliseconds that only grows, in seconds.
+    /// A time that only grows: `values` are in milliseconds, the metric in seconds.
     fn seconds(
         &mut self,
         name: &str,
@@ -301,17 +301,18 @@ impl Snapshot {
     }
 }
 
-/// A number that the block layer has of a device.
+/// A number of the block layer for a device.
 enum Stat {
-    /// It only grows.
+    /// A count that only grows.
     Count(fn(&BlockStat) -> u64),
-    /// Milliseconds; it only grows.
+    /// A time in milliseconds that only grows.
     Time(fn(&BlockStat) -> u64),
-    /// As it is now.
+    /// The present value.
     Now(fn(&BlockStat) -> u64),
 }
 
-/// What each device has of the block layer: its name, what it is, and where it is found.
+/// The numbers of the block layer for each device: the name of the metric, its meaning, and its
+/// value.
 const DEVICE: [(&str, &str, Stat); 10] = [
     (
         "reads",
@@ -373,7 +374,7 @@ fn path_labels(path: &Path) -> Labels {
     labels([("session", &path.session), ("path", &path.name)])
 }
 
-/// What may be wrong with devices that are mapped.
+/// Troubles of mapped devices.
 fn troubles(out: &mut Writer<'_>, devices: &[ClientDevice]) -> fmt::Result {
     let withdrawn = devices.iter().map(|device| {
         let is_withdrawn = u64::from(device.closed_by_server);
@@ -402,7 +403,7 @@ fn troubles(out: &mut Writer<'_>, devices: &[ClientDevice]) -> fmt::Result {
     )
 }
 
-/// What both ends know of a path.
+/// The metrics of paths that both ends know.
 fn paths(out: &mut Writer<'_>, prefix: &str, paths: &[&Path]) -> fmt::Result {
     let infos = paths.iter().map(|path| {
         let port = path.hca_port.map_or(String::new(), |port| port.to_string());
@@ -449,7 +450,7 @@ fn paths(out: &mut Writer<'_>, prefix: &str, paths: &[&Path]) -> fmt::Result {
     )
 }
 
-/// What only the client knows of a path.
+/// The metrics of paths that only the client knows.
 fn client_paths(out: &mut Writer<'_>, paths: &[&Path]) -> fmt::Result {
     let connected = paths
         .iter()

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What monitoring systems read.
+//! Metrics for monitoring systems.
 //!
-//! - [`metrics`]: everything there is as Prometheus metrics.
-//! - `served`: those of a server.
+//! - [`metrics`]: all values as Prometheus metrics.
+//! - `served`: the metrics of a server.
 //! - [`text`]: the older of the two text formats.
 //! - [`server`]: answers a monitoring system's requests.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this machine has as a server, as metrics.
+//! The metrics of this machine as a server.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ use crate::model::ServerClients;
 use crate::Result;
 use crate::System;
 
-/// Everything of it, read at one time.
+/// All values of a server, read at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Served {
     pub(super) server: Server,
@@ -25,7 +25,7 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Reads it. What vanishes meanwhile is left out.
+    /// Reads the values. Objects that vanish meanwhile are left out.
     pub(super) fn take(system: &System) -> Result<Self> {
         let server = system.server()?;
         let mut reserved = Vec::new();
@@ -41,7 +41,7 @@ impl Served {
         })
     }
 
-    /// Writes all but the paths.
+    /// Writes all metrics except those of paths.
     pub(super) fn write(&self, out: &mut Writer<'_>) -> fmt::Result {
         self.sessions(out)?;
         self.exports(out)?;
@@ -117,7 +117,7 @@ impl Served {
         )
     }
 
-    /// What clients have, all together and by their addresses, and how much they may have.
+    /// The use by clients, all together and by address, and the limits.
     fn uses(&self, out: &mut Writer<'_>) -> fmt::Result {
         for (name, what, value) in USES {
             let all = value(&self.clients.all).map(|value| (Labels::new(), value));
@@ -187,7 +187,7 @@ impl Served {
     }
 }
 
-/// What clients have: the end of its metric's name, what it is, and where it is found.
+/// The uses by clients: the end of the metric's name, its meaning, and its value.
 const USES: [(&str, &str, fn(&ClientUse) -> Option<u64>); 4] = [
     ("sessions", "Sessions", |has| has.sessions),
     ("paths", "Paths", |has| has.paths),

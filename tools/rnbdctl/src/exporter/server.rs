@@ -2,10 +2,9 @@
 
 //! Answers a monitoring system's requests.
 //!
-//! Whoever can reach the port may be hostile: requests have a largest size and a longest time,
-//! only so many are served side by side, and one that is not understood changes nothing. Reading
-//! sysfs is done by one thread, however many ask; who asks while that is under way gets the same
-//! answer.
+//! Clients of the port may be hostile. Requests have a largest size and a longest time, the number
+//! of connections is limited, and an invalid request changes nothing. A single thread reads sysfs,
+//! however many requests there are; requests that arrive while it reads share the next read.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -39,7 +38,7 @@ use tokio::time::timeout;
 
 use super::text;
 
-/// The most connections that are served side by side; others wait until one ends.
+/// The most connections that are served side by side. Further connections wait until one ends.
 const CONNECTIONS: usize = 32;
 /// The most bytes of a request's head.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -47,17 +46,17 @@ const HEAD_BYTES: usize = 16 * 1024;
 const HEADERS: usize = 64;
 /// The longest time for a request to arrive, and for the kernel to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest time of a connection: request, answer and all.
+/// The longest time of a connection, with request and answer.
 const CONNECTION_TIME: Duration = Duration::from_secs(20);
-/// The wait after a connection could not be accepted, as when there are too many open files.
+/// The wait after a connection could not be accepted, for example because too many files are open.
 const ACCEPT_DELAY: Duration = Duration::from_millis(100);
 
-/// What gives the metrics as OpenMetrics text, or says why not. May block.
+/// Returns the metrics as OpenMetrics text, or the reason why not. May block.
 pub type Source = Arc<dyn Fn() -> Result<String, String> + Send + Sync>;
 
-/// Serves until `stop` is there.
+/// Serves until `stop` is ready.
 ///
-/// The error is that of beginning; later on nothing that a client does ends it.
+/// Only the start can fail: later on, no client can end the service.
 pub fn serve(
     listener: TcpListener,
     source: Source,
@@ -107,19 +106,19 @@ async fn accept(listener: tokio::net::TcpListener, exporter: Arc<Exporter>) {
                 .max_headers(HEADERS)
                 .max_buf_size(HEAD_BYTES)
                 .serve_connection(TokioIo::new(stream), service_fn(answer));
-            // Clients that break off or talk nonsense are no news.
+            // Clients that break off or send nonsense are not reported.
             let _ = timeout(CONNECTION_TIME, connection).await;
             drop(place);
         });
     }
 }
 
-/// An answer of the source, and when it was asked.
+/// An answer of the source, and the time when the source was called.
 type Read = (Instant, Arc<str>);
 
 struct Exporter {
     source: Source,
-    /// The last answer of the source; locked while it is being asked.
+    /// The last answer of the source; locked while the source is called.
     last: Arc<Mutex<Option<Read>>>,
 }
 
@@ -167,15 +166,15 @@ impl Exporter {
         }
     }
 
-    /// An answer of the source that is not older than the request.
+    /// Returns an answer of the source that is not older than the request.
     async fn read(&self, asked: Instant) -> Result<Arc<str>, String> {
         let mut last = Arc::clone(&self.last).lock_owned().await;
         if let Some((_, text)) = last.as_ref().filter(|(at, _)| *at >= asked) {
             return Ok(Arc::clone(text));
         }
         let source = Arc::clone(&self.source);
-        // It goes on, and keeps the lock, when whoever asked has run out of patience: so there is
-        // never more than one thread in the kernel.
+        // The thread goes on, and keeps the lock, when the client has run out of patience. So there
+        // is never more than one thread in the kernel.
         let read = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
             let text: Arc<str> = source()?.into();
@@ -206,7 +205,7 @@ fn with_type(text: String, content_type: &'static str) -> Answer {
     answer
 }
 
-/// Whether anyone but this machine can reach the address.
+/// Whether other machines can reach the address.
 pub fn is_public(address: &SocketAddr) -> bool {
     !address.ip().is_loopback()
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Prometheus text format, version 0.0.4, which files for the node exporter have, made from
-//! OpenMetrics, which the library writes.
+//! The Prometheus text format, version 0.0.4, which files for the node exporter have. It is made
+//! from OpenMetrics, which the library writes.
 //!
-//! They differ in that a counter's name has its `_total` in HELP and TYPE too, and that there are
-//! neither units nor a line that marks the end.
+//! Two things differ from OpenMetrics: a counter's name has its `_total` in HELP and TYPE, too, and
+//! there are neither units nor a line that marks the end.
 
 /// The content type of the older format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

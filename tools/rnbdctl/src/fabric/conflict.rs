@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which sessions a test would disturb: those with the same server, and those of the same device.
+//! The sessions that a test would disturb: sessions with the same server, and sessions of the same
+//! RDMA device.
 
 use std::net::IpAddr;
 
@@ -12,9 +13,9 @@ use crate::preflight;
 use crate::Result;
 use crate::System;
 
-/// The sessions, of both ends, that a test along `path` would disturb: each with what it is.
+/// The sessions of both ends that a test along `path` would disturb, in words.
 ///
-/// Of the disks that the server maps itself, or serves to other machines, nothing is known here.
+/// Disks that the server itself maps, or serves to other machines, are not known here.
 pub fn conflicts(system: &System, path: &PathAddress) -> Result<Vec<String>> {
     let device = device(system, &path.dst)?;
     let server = path.dst.to_text();
@@ -37,7 +38,7 @@ pub fn conflicts(system: &System, path: &PathAddress) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The RDMA device by which an address is reached, if that can be told.
+/// The RDMA device by which an address is reached, if it is known.
 fn device(system: &System, address: &Address) -> Result<Option<String>> {
     let ip: IpAddr = match address {
         Address::V4(addr) => (*addr).into(),

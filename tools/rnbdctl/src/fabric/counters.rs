@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What RDMA devices count of packets that got lost.
+//! The counters of RDMA devices for packets that got lost.
 
 use std::collections::BTreeMap;
 
 use crate::Result;
 use crate::System;
 
-/// A packet was missing: by the number of a packet that came, or by the peer's word. Of soft-RoCE,
-/// then of hardware.
+/// A packet was missing, as the number of the next packet or a message of the peer showed. First
+/// the names of soft-RoCE, then those of hardware.
 const LOST: &[&str] = &[
     "out_of_seq_request",
     "rcvd_seq_err",
@@ -18,21 +18,21 @@ const LOST: &[&str] = &[
     "local_ack_timeout_err",
 ];
 
-/// A packet was dropped for its checksum.
+/// A packet was dropped because of its checksum.
 const DAMAGED: &[&str] = &["rx_icrc_encapsulated", "symbol_error", "port_rcv_errors"];
 
 /// A receiver was not ready.
 const NOT_READY: &[&str] = &["rcvd_rnr_err", "send_rnr_err", "out_of_buffer"];
 
-/// Packets, in either direction.
+/// Packets in either direction.
 const PACKETS: &[&str] = &["sent_pkts", "rcvd_pkts"];
 
-/// The counters of one device or of all, by the device's name and their own.
+/// The counters of a device or of all devices, by the names of the device and the counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters(BTreeMap<(String, String), u64>);
 
 impl Counters {
-    /// As they are now.
+    /// The present counters.
     pub fn read(system: &System) -> Result<Self> {
         let mut all = BTreeMap::new();
         for device in system.rdma_devices()? {
@@ -44,7 +44,7 @@ impl Counters {
         Ok(Self(all))
     }
 
-    /// What has been counted since `before`.
+    /// The increase of the counters since `before`.
     pub fn since(&self, before: &Self) -> Self {
         let more = self.0.iter().map(|(key, value)| {
             let old = before.0.get(key).copied().unwrap_or(0);
@@ -68,12 +68,12 @@ impl Counters {
         self.sum(device, LOST)
     }
 
-    /// Packets that a device dropped for their checksum.
+    /// Packets that a device dropped because of their checksums.
     pub fn damaged(&self, device: &str) -> u64 {
         self.sum(device, DAMAGED)
     }
 
-    /// How often a receiver was not ready.
+    /// The number of times that a receiver was not ready.
     pub fn not_ready(&self, device: &str) -> u64 {
         self.sum(device, NOT_READY)
     }
@@ -83,7 +83,7 @@ impl Counters {
         self.sum(device, PACKETS)
     }
 
-    /// The counters of a device that are not 0, but for those of all packets.
+    /// The counters of a device that are not 0, except those of all packets.
     pub fn of(&self, device: &str) -> BTreeMap<String, u64> {
         let of_it = self.0.iter().filter(|((of, name), value)| {
             of == device && **value != 0 && !PACKETS.contains(&name.as_str())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From what the module and the counters say to the facts of a verdict.
+//! Makes the facts of a verdict from the module's findings and the devices' counters.
 
 use proto::fabric::verdict::Facts;
 
@@ -19,7 +19,7 @@ const ERROR_PATHS: &[&str] = &[
     "late-write",
 ];
 
-/// The smallest MTU of RDMA, where nothing else is known.
+/// The smallest MTU of RDMA, if the real MTU is not known.
 const SMALLEST_MTU: u64 = 256;
 
 fn is_error_path(case: &Case) -> bool {
@@ -30,7 +30,8 @@ fn is_of_queue(case: &Case) -> bool {
     case.name.starts_with("queue-")
 }
 
-/// The facts of a test, whose counters have gone up by `counted`; a median of `slow_ns` ns is slow.
+/// The facts of a test. The counters have risen by `counted`; a median of `slow_ns` ns or more is
+/// slow.
 pub fn facts(found: &Found, counted: &Counters, ip_answers: Option<bool>, slow_ns: u64) -> Facts {
     let count = |what: &dyn Fn(&&Case) -> bool| {
         u32::try_from(found.cases.iter().filter(what).count()).unwrap_or(u32::MAX)
@@ -77,7 +78,7 @@ pub fn facts(found: &Found, counted: &Counters, ip_answers: Option<bool>, slow_n
     }
 }
 
-/// The packets that the data took at least.
+/// The least number of packets that the data took.
 fn packets(found: &Found) -> u64 {
     let mtu = found
         .mtus

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the module has found: its file `result`, a fact a line
+//! The findings of the module: its file `result`, with a fact in each line
 //! (Documentation/ABI/testing/sysfs-class-rtrs-test).
 
 use proto::fabric::verdict::NoConnection;
 use serde::Serialize;
 
-/// How a case ended.
+/// The result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// As it should.
+    /// The case ended as it should.
     Ok,
-    /// With other bytes than were sent.
+    /// Other bytes arrived than were sent.
     Wrong,
-    /// With an error where there should be none, or another one.
+    /// The case ended with an error instead of none, or with another error than it should.
     Failed,
-    /// Without the error that there should be.
+    /// The case ended without the error that it should have.
     NoError,
 }
 
@@ -35,13 +35,13 @@ impl Outcome {
 /// A case of the test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Case {
-    /// What was done: `write`, `wrong-key`.
+    /// The name: `write`, `wrong-key`.
     pub name: String,
-    /// With how many bytes; of `queue-...` the number of the queue.
+    /// The number of bytes; for `queue-...` the number of the queue.
     pub size: u32,
-    /// How it ended.
+    /// The result.
     pub outcome: Outcome,
-    /// How long it took, in microseconds.
+    /// The time of the case, in microseconds.
     pub us: u64,
     /// The place of the first wrong byte, or the error's number.
     pub detail: Option<i64>,
@@ -54,15 +54,15 @@ pub struct Latency {
     pub direction: String,
     /// Bytes of a request.
     pub size: u32,
-    /// How many there were.
+    /// The number of requests.
     pub requests: u64,
-    /// Half of them took less.
+    /// 50 % of the requests took less.
     pub median_ns: u64,
-    /// 99 % took less.
+    /// 99 % of the requests took less.
     pub p99_ns: u64,
-    /// 99.9 % took less.
+    /// 99.9 % of the requests took less.
     pub p999_ns: u64,
-    /// The longest.
+    /// The longest time.
     pub max_ns: u64,
 }
 
@@ -73,9 +73,9 @@ pub struct Bandwidth {
     pub direction: String,
     /// Bytes of a request.
     pub size: u32,
-    /// Bytes in all.
+    /// The bytes of all requests.
     pub bytes: u64,
-    /// How long they took.
+    /// The time of all requests, in ns.
     pub ns: u64,
 }
 
@@ -88,10 +88,10 @@ impl Bandwidth {
     }
 }
 
-/// All that a test has found so far.
+/// All findings of a test so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The part that runs: its number, how many there are, and its name.
+    /// The present part of the test: its number, the number of parts, and its name.
     pub step: Option<(usize, usize, String)>,
     /// Why there was no connection, and the error's number.
     pub no_connection: Option<(NoConnection, i32)>,
@@ -101,7 +101,7 @@ pub struct Found {
     pub mtus: Option<(u32, u32)>,
     /// CPUs of the server.
     pub server_cpus: Option<u32>,
-    /// The most bytes of a request, queues, and requests that can be in flight.
+    /// The most bytes of a request, the number of queues, and the most requests in flight.
     pub session: Option<(u32, u32, u32)>,
     /// The cases.
     pub cases: Vec<Case>,
@@ -109,17 +109,17 @@ pub struct Found {
     pub latencies: Vec<Latency>,
     /// The bandwidths.
     pub bandwidths: Vec<Bandwidth>,
-    /// How the test ended: 0 or an error's number. `None` as long as it runs.
+    /// The end of the test: 0 or an error's number; `None` as long as the test runs.
     pub end: Option<i32>,
 }
 
 impl Found {
-    /// From the file's text. Lines that are not known, or not whole, are left out: a newer module
-    /// may say more.
+    /// Parses the file. Unknown and incomplete lines are left out: a newer module may have more
+    /// lines.
     pub fn parse(text: &str) -> Self {
         let mut found = Self::default();
         for line in text.lines() {
-            // What does not fit is no fact.
+            // An invalid line is not a fact.
             let _ = found.line(line);
         }
         found

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The self test of a fabric: runs it by the files of `rtrs_test_client`, and judges what it found.
+//! The self test of a fabric: runs the test by the files of `rtrs_test_client`, and judges the
+//! result.
 
 mod conflict;
 mod counters;

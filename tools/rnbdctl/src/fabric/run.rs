@@ -24,7 +24,7 @@ use crate::Kind;
 use crate::Result;
 use crate::System;
 
-/// How often to look what the test has found.
+/// The time between two looks at the result.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A test to run.
@@ -41,7 +41,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// As the module takes it.
+    /// The line for the module's file `run`.
     fn line(&self) -> String {
         let Self {
             port,

@@ -3,7 +3,8 @@
 //! The file of a client's keys.
 //!
 //! Each line is a key, `server ADDRESS`, or a comment that begins with `#`. The last key is the
-//! newest. Addresses say which servers this machine has the keys for; without them all.
+//! newest. The addresses are the servers that this machine has the keys for; without addresses the
+//! keys are for all servers.
 
 use std::fmt::Write as _;
 
@@ -17,19 +18,19 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// What a file has.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFile {
-    /// The client, as the file is called.
+    /// The client, whose id is the name of the file.
     pub client: ClientId,
-    /// Its keys, from the oldest to the newest.
+    /// The client's keys, from the oldest to the newest.
     pub keys: Vec<Key>,
-    /// The servers that this machine has the keys for; none: all.
+    /// The servers that this machine has the keys for; empty for all servers.
     pub servers: Vec<Address>,
 }
 
 impl KeyFile {
-    /// One of `client` that has nothing yet.
+    /// An empty file of `client`.
     pub fn new(client: ClientId) -> Self {
         Self {
             client,
@@ -38,7 +39,7 @@ impl KeyFile {
         }
     }
 
-    /// What `text` says; `place` names the file in errors.
+    /// Parses a file; `place` names the file in errors.
     pub fn parse(client: ClientId, place: &str, text: &str) -> Result<Self> {
         let mut file = Self::new(client);
         for (number, line) in (1..).zip(text.lines()) {
@@ -52,7 +53,7 @@ impl KeyFile {
                     .map_err(|error| wrong(error.to_string()))?;
                 file.servers.push(address);
             } else {
-                // The line itself may be a secret.
+                // The line may be a secret, so the message does not contain it.
                 let key = Key::parse(line.as_bytes())
                     .map_err(|error| wrong(format!("the key {error}")))?;
                 file.keys.push(key);
@@ -66,7 +67,7 @@ impl KeyFile {
         auth_keys::check(&self.keys).map_err(|error| bad(place.to_owned(), error.to_string()))
     }
 
-    /// Makes a key and adds it as the newest one; returns its number.
+    /// Adds a key as the newest key; returns its number.
     pub fn add(&mut self, key: Key, place: &str) -> Result<u32> {
         if self.keys.len() >= MAX_KEYS {
             let why = format!("has {MAX_KEYS} keys already");
@@ -79,14 +80,14 @@ impl KeyFile {
         Ok(number)
     }
 
-    /// Takes the key with this number out; whether it was there.
+    /// Removes the key with this number; returns whether the file had it.
     pub fn remove(&mut self, number: u32) -> bool {
         let count = self.keys.len();
         self.keys.retain(|key| key.number != number);
         self.keys.len() != count
     }
 
-    /// The text that [`Self::parse`] takes.
+    /// The text that [`Self::parse`] parses.
     pub fn text(&self) -> String {
         let mut text = format!(
             "# Secret keys of the client {}, made by rnbdctl key. The last one is the newest.\n",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's keyring of the user root, which has the keys for the modules.
+//! The kernel's keyring of the user root, which holds the keys for the modules.
 //!
 //! Keys of type `logon` cannot be read back.
 
@@ -22,10 +22,11 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// What the descriptions of keys begin with that are ours.
+/// The beginnings of the descriptions of RNBD's keys.
 const PREFIXES: [&str; 2] = ["rnbd-server:", "rnbd-client:"];
 
-/// What the keyring calls the keys of a file; the first is in the keyring if the file is loaded.
+/// The descriptions of a file's keys in the keyring. If the file is loaded, the keyring has the
+/// first.
 fn descriptions(role: Role, file: &KeyFile) -> Vec<String> {
     match role {
         Role::Client => vec![server_description(&file.client).as_str().to_owned()],
@@ -56,9 +57,9 @@ fn keyring() -> Result<Keyring> {
         .map_err(|error| failed("the kernel's keyring of root", error))
 }
 
-/// Has the keyring have the keys of these files, and no others of ours.
+/// Makes the keys of these files the only keys of RNBD in the keyring.
 ///
-/// Two files for the same server are refused before anything is changed.
+/// Two files for the same server are refused before the keyring is changed.
 pub fn load(files: &[(Role, KeyFile)]) -> Result {
     let mut wanted = Vec::new();
     for (role, file) in files {
@@ -103,7 +104,7 @@ pub fn load(files: &[(Role, KeyFile)]) -> Result {
     Ok(())
 }
 
-/// Puts keys into the keyring, in place of what it has under that name.
+/// Puts keys into the keyring, in place of the keys with that description.
 fn add(
     keyring: &mut Keyring,
     description: &str,
@@ -115,8 +116,8 @@ fn add(
         added.map(|_| ())
     };
     match (add(keyring), before) {
-        // A key that is not reached from the session's keyring, as in a service of systemd, can
-        // only be replaced.
+        // A key that the session's keyring does not reach, as in a service of systemd, can only be
+        // replaced.
         (Err(error), Some(before)) if error.0 == Errno::ACCESS.raw_os_error() => {
             keyring.unlink_key(before)?;
             add(keyring)
@@ -125,13 +126,13 @@ fn add(
     }
 }
 
-/// The keys of ours that the keyring has, with their descriptions.
+/// The keys of RNBD in the keyring, with their descriptions.
 fn ours(keyring: &Keyring) -> Result<Vec<(String, Key)>> {
     let (keys, _) = keyring
         .read()
         .map_err(|error| failed("reading the kernel's keyring of root", error))?;
     let named = keys.into_iter().filter_map(|key| {
-        // It may be gone by now.
+        // The key may be gone by now.
         let name = key.description().ok()?.description;
         let is_ours = PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         is_ours.then_some((name, key))
@@ -139,7 +140,7 @@ fn ours(keyring: &Keyring) -> Result<Vec<(String, Key)>> {
     Ok(named.collect())
 }
 
-/// The description of a key in two parts, as the library has it.
+/// The description of a key in two parts, as the library takes it.
 fn of(description: &str) -> Description {
     let (subtype, description) = description.split_once(':').unwrap_or((description, ""));
     Description {
@@ -148,7 +149,7 @@ fn of(description: &str) -> Description {
     }
 }
 
-/// Whether the keyring has keys of this file; nothing if that cannot be known.
+/// Whether the keyring has keys of this file; `None` if that cannot be known.
 pub fn is_loaded(role: Role, file: &KeyFile) -> Option<bool> {
     let loaded = ours(&keyring().ok()?).ok()?;
     let first = descriptions(role, file).into_iter().next()?;

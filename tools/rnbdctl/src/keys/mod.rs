@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The keys by which clients prove who they are: their files, and the kernel's keyring.
+//! The keys by which clients prove their identity: their files, and the kernel's keyring.
 
 mod file;
 mod keyring;

@@ -20,17 +20,17 @@ use crate::Kind;
 use crate::Result;
 use crate::System;
 
-/// What keys are for.
+/// The purpose of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The servers of this machine know clients by them.
+    /// This machine, as a server, recognizes clients by the keys.
     Client,
-    /// This machine proves its own identity with them.
+    /// This machine proves its own identity with the keys.
     Own,
 }
 
 impl Role {
-    /// Both.
+    /// Both roles.
     pub const ALL: [Self; 2] = [Self::Client, Self::Own];
 
     /// The folder below `/etc/rnbd/keys`.
@@ -49,7 +49,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// That of the machine.
+    /// The key files of the machine.
     pub fn new(system: &System) -> Self {
         Self {
             folder: system.file("etc/rnbd/keys"),
@@ -61,7 +61,7 @@ impl Store {
         self.folder.join(role.folder()).join(client.as_str())
     }
 
-    /// What a client's file has; nothing if there is none.
+    /// Reads a client's file; `None` if there is none.
     pub fn read(&self, role: Role, client: &ClientId) -> Result<Option<KeyFile>> {
         let path = self.path(role, client);
         let place = path.display().to_string();
@@ -93,7 +93,7 @@ impl Store {
             let entry = entry.map_err(|error| Error::io(place.to_string(), &error))?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            // Those that are being written.
+            // Files that are being written are left out.
             if name.starts_with('.') {
                 continue;
             }
@@ -118,7 +118,7 @@ impl Store {
         Ok(files)
     }
 
-    /// Writes a client's file, whole, for root alone; without keys it is removed.
+    /// Writes a client's whole file, for root alone. A file without keys is removed.
     pub fn write(&self, role: Role, file: &KeyFile) -> Result {
         let path = self.path(role, &file.client);
         let failed = |error: io::Error| Error::io(path.display(), &error);
@@ -135,7 +135,7 @@ impl Store {
             .create(&folder)
             .map_err(failed)?;
         let partial = folder.join(format!(".{}.new", file.client));
-        // It may be left from before, with other rights.
+        // The file may be left from an earlier attempt, with other rights.
         let _ = fs::remove_file(&partial);
         let mut out = OpenOptions::new()
             .write(true)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Histograms as lines of text, which fit into 80 columns.
+//! Histograms as lines of text that fit into 80 columns.
 
 use crate::model::Bucket;
 use crate::model::StageLatency;
@@ -19,7 +19,7 @@ pub fn bars(stage: &StageLatency) -> Vec<String> {
             .checked_div(most.into())
             .and_then(|length| usize::try_from(length).ok())
             .unwrap_or(0);
-        // Few are not none.
+        // A few requests have a bar, too.
         let length = length.max(usize::from(row.requests != 0));
         let bar = "#".repeat(length);
         let least = nanoseconds(row.least_ns);
@@ -28,7 +28,7 @@ pub fn bars(stage: &StageLatency) -> Vec<String> {
     rows.iter().map(line).collect()
 }
 
-/// The buckets, put together so that each begins at twice the time of the one before.
+/// Joins buckets, so that each begins at twice the time of the bucket before.
 fn doublings(buckets: &[Bucket]) -> Vec<Bucket> {
     let mut rows: Vec<Bucket> = Vec::new();
     for bucket in buckets {

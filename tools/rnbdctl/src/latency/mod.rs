@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Measuring where the time of requests goes: the kernel counts for a number of seconds, and what
-//! counts is the difference of two looks. So several programs can measure at the same time.
+//! Measures the stages of requests. The kernel counts for a number of seconds, and the result is
+//! the difference of two reads. So several programs can measure at the same time.
 
 mod histogram;
 mod network;
@@ -20,11 +20,12 @@ use crate::model::Latency;
 use crate::model::JSON_VERSION;
 use crate::Result;
 
-/// Has the kernel count for `seconds`, and waits for it; a device that goes meanwhile is left out.
+/// Lets the kernel count for `seconds`, and waits for that time. A device that goes meanwhile is
+/// left out.
 pub fn measure(sources: &[Source], seconds: u32) -> Result<Latency> {
     let mut before = Vec::new();
     for source in sources {
-        // One more: the last look comes a little later.
+        // One second more, since the second read comes a little later.
         control::latency::count(source, seconds.saturating_add(1))?;
         before.push(source.look()?);
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the network takes: what a client sees of the other end, less what the server sees of
-//! itself. Only means can be subtracted: the request that took longest on the server need not be
-//! the one that took longest on the client.
+//! The time that the network takes: the time of the other end that a client sees, less the time
+//! that the server sees of itself. Only means can be subtracted: the longest request on the server
+//! need not be the longest request on the client.
 
 use crate::model::DeviceLatency;
 use crate::model::Side;
 use crate::model::StageLatency;
 
-/// Fills in the network's share of the clients' devices among `devices`, as far as the servers'
-/// ends of them are in `servers`.
+/// Fills in the network's time of the clients' devices in `devices`, if `servers` has the server's
+/// ends of these devices.
 pub fn add_network(devices: &mut [DeviceLatency], servers: &[DeviceLatency]) {
     for device in devices {
         if device.side != Side::Client {
@@ -82,7 +82,7 @@ mod tests {
             (server.clone(), Some(30)),
             (device(Side::Server, "other", &[("whole", 70)]), None),
             (device(Side::Client, "s", &[("whole", 70)]), None),
-            // More than the client has seen: not the same requests.
+            // The server's time is longer than the client's, so the requests are not the same.
             (device(Side::Server, "s", &[("whole", 101)]), None),
         ] {
             let mut devices = [client.clone()];

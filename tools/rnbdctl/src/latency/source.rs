@@ -41,7 +41,7 @@ pub struct Source {
 pub(crate) type Look = Vec<Vec<Histogram>>;
 
 impl Source {
-    /// Of a device that this machine has mapped.
+    /// The source of a device that this machine has mapped.
     pub fn of_client(device: &ClientDevice) -> Self {
         Self {
             name: device.name.clone(),
@@ -52,7 +52,7 @@ impl Source {
         }
     }
 
-    /// Of a device that a client has mapped.
+    /// The source of a device that a client has mapped.
     pub fn of_export(device: &ServerDevice, export: &Export) -> Self {
         Self {
             name: device.name.clone(),
@@ -75,7 +75,7 @@ impl Source {
         }
     }
 
-    /// What was counted so far; `None` if the device is gone.
+    /// Reads the histograms; `None` if the device is gone.
     pub(super) fn look(&self) -> Result<Option<Look>> {
         let mut look = Look::new();
         for kind in RequestKind::ALL {
@@ -85,7 +85,7 @@ impl Source {
                 let Some(text) = file_text(&file)? else {
                     return Ok(None);
                 };
-                // The newline at its end was taken off.
+                // `file_text` takes the newline at the end off.
                 let histogram = Histogram::parse(format!("{text}\n").as_bytes());
                 let histogram = histogram.ok_or_else(|| {
                     let why = "it is no histogram that this program knows";
@@ -98,7 +98,7 @@ impl Source {
         Ok(Some(look))
     }
 
-    /// What was counted between two looks.
+    /// The requests between two reads.
     pub(super) fn between(&self, before: &Look, after: &Look) -> DeviceLatency {
         let kinds = RequestKind::ALL.iter().zip(before.iter().zip(after));
         let kinds = kinds.map(|(kind, (before, after))| KindLatency {

@@ -9,10 +9,10 @@ use super::rates::Flow;
 use super::Rates;
 use crate::model::Side;
 
-/// How many samples are kept; more than a terminal is wide.
+/// The number of samples that are kept: more than a terminal is wide.
 pub const LENGTH: usize = 300;
 
-/// The last rates of a device or path, the oldest first. What was not known is 0.
+/// The last rates of a device or path, the oldest first. Unknown rates are 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Series {
     /// Reads and writes per second.
@@ -44,30 +44,30 @@ fn rounded(value: Option<f64>) -> u64 {
     value.unwrap_or(0.0).round() as u64
 }
 
-/// Which device or path.
+/// The key of a device or path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     /// All devices together.
     Total,
-    /// By kernel name and session.
+    /// A device, by kernel name and session.
     Device(String, String),
-    /// By session and name; whether it is the server's.
+    /// A path: whether it is the server's, its session and its name.
     Path(bool, String, String),
 }
 
 impl Key {
-    /// That of a path.
+    /// The key of a path.
     pub fn path(side: Side, session: &str, name: &str) -> Self {
         Self::Path(side == Side::Server, session.to_owned(), name.to_owned())
     }
 }
 
-/// The last rates of everything.
+/// The last rates of all devices and paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History(BTreeMap<Key, Series>);
 
 impl History {
-    /// Notes rates. What is gone is forgotten: it begins anew when it comes back.
+    /// Adds rates. A device or path that is gone is forgotten, and begins anew when it comes back.
     pub fn push(&mut self, rates: &Rates) {
         let mut old = std::mem::take(&mut self.0);
         let mut add = |key: Key, flow: Flow| {
@@ -87,7 +87,7 @@ impl History {
         }
     }
 
-    /// The last rates of a device or path; `None` if there is no such thing.
+    /// The last rates of a device or path; `None` if there is none with this key.
     pub fn get(&self, key: &Key) -> Option<&Series> {
         self.0.get(key)
     }
@@ -95,7 +95,7 @@ impl History {
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The last `width` values as a line of bars, the highest of them as high as the line.
+/// The last `width` values as a line of bars. The highest bar has the full height.
 pub fn sparkline(values: &VecDeque<u64>, width: usize) -> String {
     let skip = values.len().saturating_sub(width);
     let highest = values.iter().skip(skip).copied().max().unwrap_or(0).max(1);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What devices and paths are doing now.
+//! The present rates of devices and paths.
 //!
 //! - [`sample`]: all counters at one moment.
-//! - [`rates`]: what two samples say of the time between them.
+//! - [`rates`]: the rates between two samples.
 //! - [`history`]: rates of the last minutes, for sparklines.
 
 pub mod history;

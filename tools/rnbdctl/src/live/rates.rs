@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What two samples say of the time between them.
+//! The rates between two samples.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::model::DeviceState;
 use crate::model::PathState;
 use crate::model::Side;
 
-/// Requests and bytes per second. `None` where that cannot be known: at the first sight of a
-/// device, and when its counters were set back.
+/// Requests and bytes per second. `None` if unknown: when a device is seen for the first time, and
+/// when its counters were set back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Flow {
     /// Reads per second.
@@ -41,23 +41,23 @@ impl Flow {
     }
 }
 
-/// What a device does.
+/// The rates of a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DeviceRates {
     /// The kernel's name.
     pub name: String,
-    /// The session that carries it.
+    /// The session that carries the device.
     pub session: String,
     /// The disk's path at the server.
     pub device_path: String,
-    /// Whether it works.
+    /// Whether the device works.
     pub state: DeviceState,
-    /// How much it does.
+    /// Requests and bytes per second.
     #[serde(flatten)]
     pub flow: Flow,
-    /// The mean time that a read took, in ms; `None` if there was none.
+    /// The mean time of a read, in ms; `None` without reads.
     pub read_ms: Option<f64>,
-    /// The mean time that a write took, in ms; `None` if there was none.
+    /// The mean time of a write, in ms; `None` without writes.
     pub write_ms: Option<f64>,
     /// Requests in flight.
     pub inflight: u64,
@@ -65,7 +65,7 @@ pub struct DeviceRates {
     pub busy: Option<f64>,
 }
 
-/// What a path does.
+/// The rates of a path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PathRates {
     /// The path's name: `source@destination`.
@@ -74,24 +74,24 @@ pub struct PathRates {
     pub session: String,
     /// This machine's end.
     pub side: Side,
-    /// Whether it is up.
+    /// Whether the path is up.
     pub state: PathState,
-    /// How much goes over it.
+    /// Requests and bytes per second.
     #[serde(flatten)]
     pub flow: Flow,
-    /// Requests in flight, where the module counts them.
+    /// Requests in flight, if the module counts them.
     pub inflight: Option<u64>,
     /// The round trip of the last heartbeats, in ns.
     pub latency_ns: Option<u64>,
-    /// How often it was connected again, since it was made.
+    /// The number of times that the path was connected again, since it was made.
     pub reconnects: Option<u64>,
-    /// How often that failed.
+    /// The number of failed attempts to connect the path again.
     pub failed_reconnects: Option<u64>,
-    /// How many requests came from a path that failed.
+    /// The number of requests that came from a path that failed.
     pub failovers: Option<u64>,
 }
 
-/// What everything does.
+/// The rates of all devices and paths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Rates {
     /// The time over which rates were taken, in seconds.
@@ -103,7 +103,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Compares a sample with an earlier one. A device that is in one of them only, or that was
+    /// Compares a sample with an earlier sample. A device that only one sample has, or that was
     /// mapped again between them, has no rates.
     pub fn between(before: &Sample, after: &Sample) -> Self {
         let time = after.at.saturating_sub(before.at);
@@ -120,7 +120,7 @@ impl Rates {
         }
     }
 
-    /// What all devices together do; what is not known of one is left out.
+    /// The sum over all devices; unknown rates are left out.
     pub fn total(&self) -> Flow {
         let sum = |value: fn(&Flow) -> Option<f64>| {
             let known = self.devices.iter().filter_map(|device| value(&device.flow));
@@ -135,14 +135,14 @@ impl Rates {
     }
 }
 
-/// How much a counter has grown; `None` if it was set back, or is that of another device that
-/// happens to have the same name.
+/// The increase of a counter; `None` if the counter was set back, or belongs to another device with
+/// the same name.
 fn grown(before: u64, after: u64) -> Option<u64> {
     after.checked_sub(before)
 }
 
-/// How much a time in ms has grown: the kernel prints those of disks with 32 bits, which are used
-/// up in 50 days, sooner with many requests at a time.
+/// The increase of a time in ms. The kernel prints the times of disks with 32 bits. They wrap
+/// around after 50 days, sooner with many requests at a time.
 fn grown_ms(before: u64, after: u64) -> u64 {
     match after.checked_sub(before) {
         Some(grown) => grown,
@@ -164,7 +164,7 @@ fn mean(sum: u64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum as f64 / count as f64)
 }
 
-/// What grew between two samples of a device or a path.
+/// The increase of a device's or a path's counters between two samples.
 #[derive(Clone, Copy)]
 struct Grown {
     reads: u64,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One sample of rates as tables, JSON or CSV.
+//! The rates of an interval as tables, JSON or CSV.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ pub struct RatesReport<'r> {
 }
 
 impl<'r> RatesReport<'r> {
-    /// These rates.
+    /// The report of these rates.
     pub fn new(rates: &'r Rates) -> Self {
         Self {
             version: JSON_VERSION,
@@ -101,7 +101,7 @@ pub fn percent(value: f64) -> String {
 }
 
 fn number(value: Option<f64>, text: fn(f64) -> String) -> Cell {
-    // Programs read milliseconds and parts of 1 with three digits behind the point.
+    // Programs get milliseconds and parts of 1 with three digits behind the point.
     let rounded = value.map(|value| (value * 1000.0).round() / 1000.0);
     Cell::value(rounded, |_| value.map_or_else(String::new, text))
 }

@@ -14,12 +14,12 @@ use crate::model::Side;
 use crate::Result;
 use crate::System;
 
-/// A mapped device, the same one as long as it is not unmapped.
+/// A mapped device; the same as long as it is not unmapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceKey {
     /// The kernel's name: `rnbd0`.
     pub name: String,
-    /// The session that carries it.
+    /// The session that carries the device.
     pub session: String,
     /// The disk's path at the server.
     pub device_path: String,
@@ -66,21 +66,21 @@ impl PartialOrd for PathKey {
     }
 }
 
-/// What a device has counted.
+/// The counters of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSample {
-    /// Whether it works.
+    /// Whether the device works.
     pub state: DeviceState,
     /// The block layer's counters.
     pub stat: BlockStat,
 }
 
-/// What a path has counted.
+/// The counters of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathSample {
-    /// Whether it is up.
+    /// Whether the path is up.
     pub state: PathState,
-    /// The round trip of the last heartbeats in ns; a client's path only.
+    /// The round trip of the last heartbeats in ns; only for a client's path.
     pub latency_ns: Option<u64>,
     /// The path's counters.
     pub stats: PathStats,
@@ -89,7 +89,7 @@ pub struct PathSample {
 /// All counters at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// When, since some moment that is the same for all samples that are compared.
+    /// The time since a moment that is the same for all samples that are compared.
     pub at: Duration,
     /// The mapped devices.
     pub devices: BTreeMap<DeviceKey, DeviceSample>,
@@ -98,7 +98,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Reads all counters. What vanishes meanwhile is left out.
+    /// Reads all counters. Objects that vanish meanwhile are left out.
     pub fn take(system: &System, at: Duration) -> Result<Self> {
         let mut sample = Self {
             at,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the block layer counts for a disk (Documentation/block/stat.rst of the kernel).
+//! The block layer's counters of a disk (Documentation/block/stat.rst of the kernel).
 
 use serde::Serialize;
 
@@ -9,19 +9,19 @@ use serde::Serialize;
 pub struct BlockStat {
     /// Completed reads.
     pub reads: u64,
-    /// Their bytes.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// The sum of the times that they took, in ms.
+    /// The sum of the times that reads took, in ms.
     pub read_ms: u64,
     /// Completed writes.
     pub writes: u64,
-    /// Their bytes.
+    /// Bytes written.
     pub write_bytes: u64,
-    /// The sum of the times that they took, in ms.
+    /// The sum of the times that writes took, in ms.
     pub write_ms: u64,
     /// Requests in flight.
     pub inflight: u64,
-    /// The time during which any were in flight, in ms.
+    /// The time with requests in flight, in ms.
     pub busy_ms: u64,
     /// Completed discards.
     pub discards: u64,
@@ -30,7 +30,7 @@ pub struct BlockStat {
 }
 
 impl BlockStat {
-    /// What the file says; `None` if it is not eleven numbers or more.
+    /// Parses the file; `None` if it does not have at least eleven numbers.
     pub fn parse(text: &str) -> Option<Self> {
         let numbers: Vec<u64> = text
             .split_whitespace()

@@ -14,12 +14,12 @@ use serde::Serialize;
 use super::Path;
 use super::Settings;
 
-/// What this machine has mapped.
+/// This machine as a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Client {
     /// Whether `rnbd_client` is loaded.
     pub loaded: bool,
-    /// Its devices, by name.
+    /// The mapped devices, by name.
     pub devices: Vec<ClientDevice>,
     /// The sessions of `rtrs_client`, by name.
     pub sessions: Vec<ClientSession>,
@@ -32,35 +32,35 @@ pub struct ClientDevice {
     pub name: String,
     /// The device node: `/dev/rnbd0`.
     pub path: String,
-    /// The session that carries it.
+    /// The session that carries the device.
     pub session: String,
     /// The disk's path at the server, as it was mapped.
     pub device_path: String,
-    /// How it was mapped; `None` if the module says something unknown.
+    /// The access mode; `None` if the module says something unknown.
     pub access_mode: Option<AccessMode>,
-    /// How the server was asked to read and write the disk, `Some(None)` if as it is set; `None` if
-    /// the module says nothing of that, or something unknown.
+    /// How the server was asked to read and write the disk; `Some(None)` if it was not asked.
+    /// `None` if the module does not say, or says something unknown.
     #[serde(skip)]
     pub io_mode: Option<Option<IoMode>>,
-    /// Whether it works.
+    /// Whether the device works.
     pub state: DeviceState,
-    /// Whether it is closed because the server's administrator has closed it: then only who is
-    /// asked for this device opens it again.
+    /// Whether the server's administrator has closed the device. Then only a request to open this
+    /// very device opens it again.
     pub closed_by_server: bool,
     /// The size in bytes.
     pub size_bytes: Option<u64>,
     /// The number of queues for polled IO.
     pub poll_queues: Option<u32>,
-    /// How long a request may be in flight, in ms; 0: as long as it takes. `None` if the module
-    /// has no such limit, as the C module, or says something unknown.
+    /// The time that a request may be in flight, in ms; 0: as long as it takes. `None` if the
+    /// module has no such limit (as the C module), or says something unknown.
     pub io_timeout_ms: Option<i32>,
-    /// How long requests wait while no path is up, in ms; -1: as the session says. `None` if the
-    /// module has no such time of a device, or says something unknown.
+    /// The time that requests wait while no path is up, in ms; -1: as the session says. `None` if
+    /// the module has no such time for devices, or says something unknown.
     pub hold_io_ms: Option<i32>,
-    /// How many requests were ended because of `io_timeout_ms`, modulo 2^32.
+    /// The number of requests that were ended because of `io_timeout_ms`, modulo 2^32.
     pub io_timeouts: Option<u32>,
-    /// How many requests that took too long the server may still be at work on. While there is
-    /// one, requests of the device fail at once.
+    /// The number of requests that took too long and that the server may still be at work on. While
+    /// there are such requests, requests of the device fail at once.
     pub io_unanswered: Option<u32>,
     /// Its folder `rnbd` in sysfs.
     #[serde(skip)]
@@ -68,7 +68,7 @@ pub struct ClientDevice {
 }
 
 impl ClientDevice {
-    /// All tunables that a device can have: their names (also those of their files), ranges and
+    /// All tunables of a device: their names (which are also the names of their files), ranges and
     /// defaults.
     pub const TUNABLES: [Setting; 2] = [setting::IO_TIMEOUT, setting::HOLD_DISK_IO];
 
@@ -86,20 +86,20 @@ impl ClientDevice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceState {
-    /// It is being mapped.
+    /// The device is being mapped.
     Init,
-    /// It is mapped and takes requests.
+    /// The device is mapped and takes requests.
     Open,
     /// The server cannot be reached.
     Closed,
-    /// It is being unmapped.
+    /// The device is being unmapped.
     Unmapped,
     /// The module says something else.
     Unknown,
 }
 
 impl DeviceState {
-    /// What the file `state` says.
+    /// Parses the file `state`.
     pub fn parse(text: &str) -> Self {
         match text {
             "init" => Self::Init,
@@ -110,7 +110,7 @@ impl DeviceState {
         }
     }
 
-    /// As the modules write it.
+    /// The state, as the modules write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Init => "init",
@@ -135,7 +135,7 @@ pub enum AccessMode {
 }
 
 impl AccessMode {
-    /// What the file `access_mode` says; `None` if it is unknown.
+    /// Parses the file `access_mode`; `None` if the text is unknown.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "ro" => Some(Self::Ro),
@@ -145,7 +145,7 @@ impl AccessMode {
         }
     }
 
-    /// As the modules write it.
+    /// The mode, as the modules write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ro => "ro",
@@ -158,7 +158,7 @@ impl AccessMode {
 /// A session with a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ClientSession {
-    /// Its name, which the server sees too.
+    /// The name, which the server sees, too.
     pub name: String,
     /// Whether its paths are up.
     pub state: SessionState,
@@ -177,16 +177,16 @@ pub struct ClientSession {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionState {
-    /// All are.
+    /// All paths are up.
     Connected,
-    /// Some are.
+    /// Some paths are up.
     Degraded,
-    /// None is.
+    /// No path is up.
     Disconnected,
 }
 
 impl SessionState {
-    /// That of a session with so many paths up.
+    /// The state of a session with `up` of its `paths` up.
     pub fn of(up: usize, paths: usize) -> Self {
         match up {
             0 => Self::Disconnected,
@@ -228,7 +228,8 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// What the file `mpath_policy` says: `min-inflight (MI: 1)`; `None` if it is unknown.
+    /// Parses the file `mpath_policy`, such as `min-inflight (MI: 1)`; `None` if the text is
+    /// unknown.
     pub fn parse(text: &str) -> Option<Self> {
         match text.split_whitespace().next()? {
             "round-robin" => Some(Self::RoundRobin),
@@ -238,7 +239,7 @@ impl Policy {
         }
     }
 
-    /// As the modules write it.
+    /// The policy, as the modules write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RoundRobin => "round-robin",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the clients of a server take of it, and whom it refuses.
+//! The use of a server by its clients, and refused clients.
 
-/// What clients have. `None` if the module does not say, as the C module.
+/// The use by clients. `None` if the module does not say, as the C module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientUse {
     /// Sessions.
@@ -11,16 +11,16 @@ pub struct ClientUse {
     pub paths: Option<u64>,
     /// Connections.
     pub connections: Option<u64>,
-    /// Half-open paths: the client has not said its name yet.
+    /// Half-open paths, whose client has not named its session yet.
     pub half_open: Option<u64>,
 }
 
-/// What all clients of this server have, and what was refused since the module was loaded.
+/// The use by all clients of this server, and what was refused since the module was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerClients {
-    /// All of them together.
+    /// The use by all clients together.
     pub all: ClientUse,
-    /// Those at each address that has a session, by address.
+    /// The use by each address that has a session, by address.
     pub by_address: Vec<(String, ClientUse)>,
     /// The limits that are set, by the names of their parameters without `max_`.
     pub limits: Vec<(&'static str, u64)>,
@@ -28,16 +28,16 @@ pub struct ServerClients {
     pub refused: Option<u64>,
     /// Half-open paths that were closed to make room for newer ones.
     pub given_up: Option<u64>,
-    /// How often a client has not proved its identity.
+    /// The number of times that a client has failed to prove its identity.
     pub auth_failed: Option<u64>,
     /// The memory that is reserved for sessions, in bytes.
     pub pool_bytes: Option<u64>,
-    /// How much of it no session uses, in bytes.
+    /// The part of that memory that no session uses, in bytes.
     pub pool_free_bytes: Option<u64>,
 }
 
 impl ServerClients {
-    /// The limits that there can be, by the names of their parameters without `max_`.
+    /// All possible limits, by the names of their parameters without `max_`.
     pub const LIMITS: [&'static str; 8] = [
         "sessions",
         "sessions_per_client",
@@ -55,14 +55,14 @@ impl ServerClients {
 pub struct Reserved {
     /// Whether there is a reservation.
     pub is_reserved: bool,
-    /// Machines that are registered.
+    /// The number of registered machines.
     pub registered: u64,
-    /// Machines that have lost access, and whose requests the disk has not ended.
+    /// The number of machines that have lost access and have requests that the disk has not ended.
     pub awaited: u64,
 }
 
 impl Reserved {
-    /// What the file `reservations` of a disk says.
+    /// Parses the file `reservations` of a disk.
     pub fn parse(text: &str) -> Self {
         let mut found = Self::default();
         for line in text.lines() {

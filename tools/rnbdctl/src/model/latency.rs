@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the time of requests goes.
+//! The stages in which requests spend their time.
 
 use serde::Deserialize;
 use serde::Serialize;
 
 use super::Side;
 
-/// What was measured, of both ends.
+/// The measurements, of both ends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
     /// The version of the JSON output.
     pub version: u32,
-    /// For how long it was measured.
+    /// The time of the measurement, in seconds.
     pub seconds: u32,
-    /// The devices: those that this machine has mapped, and those that it exports.
+    /// The devices that this machine has mapped, and those that it exports.
     pub devices: Vec<DeviceLatency>,
 }
 
-/// The requests of a device that came to an end meanwhile.
+/// The requests of a device that ended during the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceLatency {
-    /// The kernel's name: `rnbd0`, or `sda` of an exported one.
+    /// The kernel's name: `rnbd0`, or `sda` for an exported device.
     pub name: String,
     /// This machine's end.
     pub side: Side,
@@ -38,43 +38,43 @@ pub struct DeviceLatency {
 pub struct KindLatency {
     /// `read`, `write` or `other`.
     pub kind: String,
-    /// What the network took in the mean: the client's `remote` less the server's `whole`; `None`
-    /// if only one end is known. Only of a client's device.
+    /// The mean time of the network: the client's `remote` less the server's `whole`. `None` if
+    /// only one end is known. Only for a client's device.
     pub network_mean_ns: Option<u64>,
-    /// The stages, of which the last one is the whole.
+    /// The stages. The last stage is the whole time.
     pub stages: Vec<StageLatency>,
 }
 
 /// A stage of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StageLatency {
-    /// The name: of a client `wait`, `remote`, `whole`; of a server `queue`, `disk`, `response`,
+    /// The name: at a client `wait`, `remote`, `whole`; at a server `queue`, `disk`, `response`,
     /// `whole`.
     pub stage: String,
-    /// How many requests were counted.
+    /// The number of requests.
     pub requests: u64,
-    /// The mean; `None` without requests, as all that follow.
+    /// The mean; `None` without requests, as the times below.
     pub mean_ns: Option<u64>,
-    /// The times that so many requests of a hundred have not exceeded, up to a quarter too long.
+    /// The time that 50 % of the requests have not exceeded, up to a quarter too long.
     pub p50_ns: Option<u64>,
-    /// See `p50_ns`.
+    /// See `p50_ns`: 90 %.
     pub p90_ns: Option<u64>,
-    /// See `p50_ns`.
+    /// See `p50_ns`: 99 %.
     pub p99_ns: Option<u64>,
-    /// See `p50_ns`: 99.9 of a hundred.
+    /// See `p50_ns`: 99.9 %.
     pub p999_ns: Option<u64>,
-    /// See `p50_ns`: all of them.
+    /// See `p50_ns`: all requests.
     pub max_ns: Option<u64>,
-    /// From the first bucket with requests to the last.
+    /// The buckets from the first to the last bucket with requests.
     pub buckets: Vec<Bucket>,
 }
 
-/// How many requests took about as long.
+/// The number of requests that took about the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// The least time of the bucket; the next one begins where it ends.
+    /// The least time of the bucket. The bucket ends where the next bucket begins.
     pub least_ns: u64,
-    /// How many requests it has.
+    /// The number of requests.
     pub requests: u64,
 }
 
@@ -84,7 +84,7 @@ impl KindLatency {
         self.stages.iter().find(|stage| stage.stage == name)
     }
 
-    /// How many requests there were, by the last stage.
+    /// The number of requests in the last stage.
     pub fn requests(&self) -> u64 {
         self.stages.last().map_or(0, |whole| whole.requests)
     }

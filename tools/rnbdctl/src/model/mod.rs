@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What there is: devices, sessions and paths of this machine as a client and as a server.
+//! Devices, sessions and paths of this machine as a client and as a server.
 //!
-//! Plain data; the field names are those of the JSON output, which `schema.json` describes.
+//! All types are plain data. The field names are those of the JSON output, which `schema.json`
+//! describes.
 
 mod block_stat;
 mod client;
@@ -46,6 +47,6 @@ pub use server::ServerSession;
 pub use settings::range;
 pub use settings::Settings;
 
-/// The version of the JSON output. It changes when a field changes its meaning or goes, not when
-/// one is added.
+/// The version of the JSON output. It changes when a field is removed or changes its meaning, not
+/// when a field is added.
 pub const JSON_VERSION: u32 = 1;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Order of names.
+//! The order of names.
 
 use std::cmp::Ordering;
 
-/// Compares names so that numbers in them count as such: `rnbd2` comes before `rnbd10`.
+/// Compares names; numbers in them are compared as numbers, so `rnbd2` comes before `rnbd10`.
 pub fn natural_cmp(a: &str, b: &str) -> Ordering {
     let (mut left, mut right) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -24,7 +24,7 @@ pub fn natural_cmp(a: &str, b: &str) -> Ordering {
                     (left, right) = (rest_l, rest_r);
                     l.cmp(r)
                 }
-                // Equal but for zeros in front of numbers.
+                // The names are equal, except for zeros in front of numbers.
                 (None, None) => return a.cmp(b),
                 (l, r) => return l.is_some().cmp(&r.is_some()),
             }

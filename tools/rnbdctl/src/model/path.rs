@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Paths: the connections of a session between one address of the client and one of the server.
+//! Paths: the connections of a session between an address of the client and an address of the
+//! server.
 
 use std::path::PathBuf;
 
 use serde::Deserialize;
 use serde::Serialize;
 
-/// Which end of a session this machine is.
+/// The end of a session that this machine is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// It has mapped devices.
+    /// This machine has mapped devices.
     Client,
-    /// It exports them.
+    /// This machine exports devices.
     Server,
 }
 
@@ -32,11 +33,11 @@ impl Side {
 pub struct Path {
     /// The name of its folder: `source@destination`.
     pub name: String,
-    /// Its session.
+    /// The session.
     pub session: String,
     /// This machine's end.
     pub side: Side,
-    /// Whether it is up.
+    /// Whether the path is up.
     pub state: PathState,
     /// The RDMA device; `None` before the path has one.
     pub hca_name: Option<String>,
@@ -48,7 +49,7 @@ pub struct Path {
     pub destination: String,
     /// The round trip of the last heartbeats; only the client knows it.
     pub latency_ns: Option<u64>,
-    /// What went over it.
+    /// The counters of the path.
     pub stats: PathStats,
     /// Its folder in sysfs.
     #[serde(skip)]
@@ -56,24 +57,24 @@ pub struct Path {
 }
 
 impl Path {
-    /// Whether it is up.
+    /// Whether the path is up.
     pub fn is_up(&self) -> bool {
         self.state == PathState::Connected
     }
 }
 
-/// Whether a path is up. A server has only paths that are.
+/// Whether a path is up. A server has only paths that are up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PathState {
-    /// It is.
+    /// The path is up.
     Connected,
-    /// It is not.
+    /// The path is not up.
     Disconnected,
 }
 
 impl PathState {
-    /// What the file `state` says.
+    /// Parses the file `state`.
     pub fn parse(text: &str) -> Self {
         match text {
             "connected" => Self::Connected,
@@ -81,7 +82,7 @@ impl PathState {
         }
     }
 
-    /// As the modules write it.
+    /// The state, as the modules write it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connected => "connected",
@@ -90,31 +91,32 @@ impl PathState {
     }
 }
 
-/// What went over a path since it was made, or since the counters were reset.
+/// The counters of a path since it was made, or since the counters were reset.
 ///
-/// The last four are known to a client only.
+/// Only a client knows the last four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PathStats {
     /// Requests that read.
     pub reads: u64,
-    /// Their bytes.
+    /// Bytes read.
     pub read_bytes: u64,
     /// Requests that wrote.
     pub writes: u64,
-    /// Their bytes.
+    /// Bytes written.
     pub write_bytes: u64,
     /// Requests in flight; the C module counts them only with the policy `min-inflight`.
     pub inflight: Option<u64>,
     /// Requests that came from another path that failed.
     pub failovers: Option<u64>,
-    /// How often it was connected again; the C module begins with -1, which is 0 here.
+    /// The number of times that the path was connected again. The C module begins with -1, which is
+    /// 0 here.
     pub reconnects: Option<u64>,
-    /// How often that failed.
+    /// The number of failed attempts to connect the path again.
     pub failed_reconnects: Option<u64>,
 }
 
 impl PathStats {
-    /// From the texts of `stats/rdma` and `stats/reconnects`; what makes no sense is 0 or `None`.
+    /// Parses `stats/rdma` and `stats/reconnects`; invalid text becomes 0 or `None`.
     pub fn parse(rdma: &str, reconnects: &str) -> Self {
         let mut numbers = rdma.split_whitespace().map(|word| word.parse().ok());
         let mut next = || numbers.next().flatten();

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct RdmaDevice {
     /// The kernel's name: `mlx5_0`, `rxe0`.
     pub name: String,
-    /// The kernel driver, where the device has a parent that tells.
+    /// The kernel driver, if the device has a parent that tells.
     pub driver: Option<String>,
     /// Its firmware's version.
     pub firmware: Option<String>,
@@ -31,23 +31,23 @@ pub struct RdmaPort {
     pub physical_state: String,
     /// `Ethernet` or `InfiniBand`.
     pub link_layer: String,
-    /// Whether it speaks RoCE; Ethernet can also be iWARP.
+    /// Whether the port speaks RoCE. An Ethernet port can also speak iWARP.
     #[serde(skip)]
     pub is_roce: bool,
-    /// How fast it is, in words.
+    /// The rate, in words.
     pub rate: String,
     /// The network interface of an Ethernet port.
     pub netdev: Option<String>,
-    /// The MTU of that in bytes.
+    /// The MTU of that interface in bytes.
     pub netdev_mtu: Option<u32>,
-    /// The RDMA MTU in bytes that follows from it, with RoCE.
+    /// The RDMA MTU in bytes that follows from the interface's MTU, with RoCE.
     pub rdma_mtu: Option<u32>,
     /// Its addresses.
     pub gids: Vec<Gid>,
 }
 
 impl RdmaPort {
-    /// Whether it can be used.
+    /// Whether the port can be used.
     pub fn is_active(&self) -> bool {
         self.state == "ACTIVE"
     }
@@ -56,7 +56,7 @@ impl RdmaPort {
 /// An address of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Gid {
-    /// Its place in the port's table.
+    /// The index in the port's table.
     pub index: u32,
     /// The address.
     pub gid: String,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::AccessMode;
 use super::Path;
 
-/// What this machine exports.
+/// This machine as a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Server {
     /// Whether `rnbd_server` is loaded.
@@ -25,7 +25,7 @@ pub struct Server {
 pub struct ServerDevice {
     /// The kernel's name: `sda`.
     pub name: String,
-    /// Which sessions have mapped it, and how.
+    /// The sessions that have mapped the device, and how.
     pub exports: Vec<Export>,
 }
 
@@ -36,7 +36,7 @@ pub struct Export {
     pub session: String,
     /// The path that the client asked for.
     pub device_path: String,
-    /// How it is mapped; `None` if the module says something unknown.
+    /// The access mode; `None` if the module says something unknown.
     pub access_mode: Option<AccessMode>,
     /// Its folder in sysfs.
     #[serde(skip)]
@@ -46,11 +46,11 @@ pub struct Export {
 /// A client's session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ServerSession {
-    /// Its name, which the client gave it.
+    /// The name, which the client chose.
     pub name: String,
-    /// The memory of its buffers; the C module does not say.
+    /// The memory of the session's buffers; `None` with the C module.
     pub memory_bytes: Option<u64>,
-    /// How much of that is from the pool; the C module has none.
+    /// The part of that memory that is from the pool; `None` with the C module.
     pub pooled_memory_bytes: Option<u64>,
     /// Its paths, by name.
     pub paths: Vec<Path>,

@@ -27,7 +27,8 @@ pub fn range(setting: &Setting) -> String {
 pub struct Settings(pub BTreeMap<&'static str, i64>);
 
 impl Settings {
-    /// All tunables there are: their names (also those of their files), ranges and defaults.
+    /// All tunables of a session: their names (which are also the names of their files), ranges and
+    /// defaults.
     pub const ALL: [Setting; 7] = [
         setting::HB_INTERVAL,
         setting::HB_MISSED,

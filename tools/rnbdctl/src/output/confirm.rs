@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Steps that take something away from a program that uses it.
+//! Confirmation of steps that take something from a program that uses it.
 
 use std::io;
 use std::io::BufRead;
@@ -11,8 +11,8 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// Goes on if the user agrees: with `--force`, or by answering on a terminal. `what` is what is
-/// about to be done, `danger` what comes of it. Elsewhere nobody can answer, so it is an error.
+/// Succeeds if the user agrees: with `--force`, or by answering on a terminal. Without a terminal
+/// the user cannot answer, and the call fails. `what` is the step, `danger` its consequence.
 pub fn confirm(is_forced: bool, what: &str, danger: &str) -> Result {
     if is_forced {
         return Ok(());
@@ -28,7 +28,7 @@ pub fn confirm(is_forced: bool, what: &str, danger: &str) -> Result {
     }
 }
 
-/// Whether the answer is yes; anything else, and no answer, is no.
+/// Whether the answer is yes. Any other answer, and no answer, is no.
 fn ask(
     input: &mut impl BufRead,
     output: &mut impl Write,

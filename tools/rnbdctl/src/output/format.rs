@@ -16,7 +16,7 @@ pub fn nanoseconds(time: u64) -> String {
     scaled(time, 1000, &["ns", "us", "ms", "s"])
 }
 
-/// Several names, of which only the first few are told if there are many.
+/// A list of names. If there are many, only the first few are named.
 pub fn names<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     const TOLD: usize = 4;
     let mut names = names.into_iter();
@@ -45,7 +45,7 @@ fn scaled(number: u64, base: u64, units: &[&str]) -> String {
     }
     let whole = number.checked_div(unit).unwrap_or(0);
     let rest = number.checked_rem(unit).unwrap_or(0);
-    // u128: ten times the rest of an exbibyte.
+    // `u128` holds ten times the rest of an exbibyte.
     let tenths = u128::from(rest)
         .saturating_mul(10)
         .checked_div(u128::from(unit))

@@ -43,26 +43,27 @@ pub enum Format {
     Csv,
 }
 
-/// What a command found out or did.
+/// The result of a command.
 ///
-/// Serialised as it is for JSON.
+/// JSON has it as it is serialised.
 pub trait Report: Serialize {
-    /// It as tables. CSV has one header for all of them: with more than one, a first column `kind`
-    /// tells them apart, and columns that one lacks are empty.
+    /// The result as tables. CSV has one header for all tables. With several tables a first column
+    /// `kind` tells them apart, and columns that a table lacks are empty.
     fn tables(&self) -> Vec<Table>;
 
-    /// It as tables for CSV, whose columns should not depend on what there is.
+    /// The result as tables for CSV, whose columns should not depend on the machine.
     fn csv_tables(&self) -> Vec<Table> {
         self.tables()
     }
 
-    /// What else a person should know; one line each, below the tables.
+    /// Further lines for people, below the tables.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// The width of the terminal in characters; `None` if it does not know it, as a serial one.
+/// The width of the terminal in characters; `None` if the terminal does not know it, as a serial
+/// terminal.
 fn width() -> Option<u16> {
     let (width, _) = crossterm::terminal::size().ok()?;
     (width != 0).then_some(width)
@@ -102,7 +103,7 @@ impl Output {
         self.print_text(&self.render(report)?)
     }
 
-    /// Prints text as it is. That nobody reads it to the end is no error.
+    /// Prints text as it is. It is not an error if the reader closes the pipe.
     pub fn print_text(&self, text: &str) -> Result {
         match io::stdout().write_all(text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -112,7 +113,7 @@ impl Output {
         }
     }
 
-    /// Prints text whose form is not for the user to choose, as that of a configuration file.
+    /// Prints text with a form of its own, such as a configuration file.
     pub fn print_only(&self, what: &str, text: &str) -> Result {
         match self.format {
             Format::Table => self.print_text(text),
@@ -123,8 +124,8 @@ impl Output {
         }
     }
 
-    /// Lines with a text that begins at `indent`; where the terminal is too narrow for it, it goes
-    /// on in the next line, two places further to the right. Words are never cut.
+    /// Breaks a text into lines that begin at `indent`. If the terminal is too narrow, the text
+    /// goes on in the next line, two places further to the right. Words are never cut.
     pub fn indented(&self, indent: usize, text: &str) -> String {
         let room = self.width.map_or(usize::MAX, usize::from);
         let further = indent.saturating_add(2);
@@ -139,7 +140,7 @@ impl Output {
         lines
     }
 
-    /// Prints a line for people: not with JSON or CSV.
+    /// Prints a line for people: nothing with JSON or CSV.
     pub fn say(&self, line: &str) -> Result {
         match self.format {
             Format::Table => self.print_text(&format!("{line}\n")),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What people see while they wait; nothing where standard error is no terminal.
+//! Progress for people who wait; nothing if standard error is not a terminal.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use indicatif::ProgressBar;
 use indicatif::ProgressDrawTarget;
 use indicatif::ProgressStyle;
 
-/// A line that tells what is being done.
+/// A line with the present step.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// For so many steps.
+    /// The progress of this many steps.
     pub fn new(steps: usize) -> Self {
         let bar = ProgressBar::new(u64::try_from(steps).unwrap_or(u64::MAX));
         bar.set_draw_target(ProgressDrawTarget::stderr());

@@ -4,24 +4,25 @@
 
 use unicode_width::UnicodeWidthStr;
 
-/// Between two columns.
+/// The space between two columns.
 const GAP: &str = "  ";
 
-/// A column of sentences is not made narrower than this.
+/// The least width of a column of sentences.
 const LEAST_WRAPPED: usize = 24;
 
 /// A column of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
-    /// Its name in CSV.
+    /// The name in CSV.
     pub key: &'static str,
-    /// Its title for people; one without is in CSV only.
+    /// The title for people. A column without a title is only in CSV.
     pub title: &'static str,
-    /// Whether it has numbers.
+    /// Whether the column has numbers.
     pub number: bool,
-    /// How soon it is left out where the terminal is too narrow: the highest first, 0 never.
+    /// If the terminal is too narrow, columns with the highest rank are left out first. Columns
+    /// with rank 0 always stay.
     pub rank: u8,
-    /// Whether it has sentences, which may go on in the next line.
+    /// Whether the column has sentences, which may go on in the next line.
     pub wraps: bool,
 }
 
@@ -45,13 +46,13 @@ impl Column {
         }
     }
 
-    /// It can be left out where the terminal is too narrow, the sooner the higher `rank` is.
+    /// The column with this rank: see the field `rank`.
     #[must_use]
     pub const fn rank(self, rank: u8) -> Self {
         Self { rank, ..self }
     }
 
-    /// It has sentences.
+    /// The column with sentences.
     #[must_use]
     pub const fn wraps(self) -> Self {
         Self {
@@ -61,13 +62,13 @@ impl Column {
     }
 }
 
-/// Whether what a cell says is good.
+/// How good the content of a cell is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Neither nor.
+    /// Neither good nor bad.
     #[default]
     Plain,
-    /// As it should be.
+    /// Everything is as it should be.
     Good,
     /// It works, but not as it should.
     Warning,
@@ -84,7 +85,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The same text for people and in CSV.
+    /// A cell with the same text for people and in CSV.
     pub fn new(text: impl ToString) -> Self {
         Self {
             text: text.to_string(),
@@ -93,7 +94,8 @@ impl Cell {
         }
     }
 
-    /// A value that people read as `text` and programs as `raw`; `-` and nothing if there is none.
+    /// A value that people read as `text` and programs as `raw`. Without a value people read `-`
+    /// and programs nothing.
     pub fn value<T: ToString>(raw: Option<T>, text: impl FnOnce(&T) -> String) -> Self {
         match raw {
             Some(raw) => Self {
@@ -114,7 +116,7 @@ impl Cell {
         Self::value(raw, T::to_string)
     }
 
-    /// Coloured.
+    /// The cell with this tone.
     #[must_use]
     pub fn tone(mut self, tone: Tone) -> Self {
         self.tone = tone;
@@ -129,21 +131,21 @@ impl Cell {
 /// A table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// What its rows are, in CSV with several tables: `device`.
+    /// The kind of its rows, for CSV with several tables: `device`.
     pub kind: &'static str,
-    /// What stands above it, where there are several: `Devices`.
+    /// The title, if there are several tables: `Devices`.
     pub title: String,
     /// The columns.
     pub columns: &'static [Column],
     /// The rows, each with a cell for each column.
     pub rows: Vec<Vec<Cell>>,
-    /// What people see if there is no row.
+    /// The text for people if there are no rows.
     pub empty: String,
 }
 
 impl Table {
-    /// The lines for people; with its title if `titled`. Of a table that is wider than `width`
-    /// columns are left out, and sentences go on in the next line; words are never cut.
+    /// The lines for people, with the title if `titled`. If the table is wider than `width`,
+    /// columns are left out, and sentences go on in the next line. Words are never cut.
     pub(super) fn for_people(&self, titled: bool, colour: bool, width: Option<u16>) -> String {
         let mut text = if titled {
             format!("{}\n", self.title)
@@ -171,7 +173,7 @@ impl Table {
         text
     }
 
-    /// The columns that are shown in so much room, each as wide as it is then.
+    /// The columns that fit into `room`, with their widths.
     fn fitting(&self, room: usize) -> Vec<Fit<'_>> {
         let mut columns: Vec<_> = self
             .columns
@@ -239,7 +241,7 @@ fn write_row(out: &mut String, columns: &[Fit<'_>], cells: &[&Cell], colour: boo
     let height = lines.iter().map(Vec::len).max().unwrap_or(0).max(1);
     for number in 0..height {
         let mut line = String::new();
-        // Spaces are written only when something follows them.
+        // Spaces are written only when text follows.
         let mut pending = 0_usize;
         for ((fit, cell), lines) in columns.iter().zip(cells).zip(&lines) {
             let text = lines.get(number).map_or("", String::as_str);
@@ -265,7 +267,7 @@ fn write_row(out: &mut String, columns: &[Fit<'_>], cells: &[&Cell], colour: boo
     }
 }
 
-/// The lines of a text that are no wider than `width`, unless a word is.
+/// Breaks a text into lines of at most `width`, unless a word is longer.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for paragraph in text.lines() {
@@ -285,7 +287,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 impl Tone {
-    /// What begins and ends coloured text.
+    /// The codes that begin and end coloured text.
     pub(crate) fn paint(self, colour: bool) -> (&'static str, &'static str) {
         match self {
             _ if !colour => ("", ""),
@@ -297,7 +299,7 @@ impl Tone {
     }
 }
 
-/// The tables under one header.
+/// The tables as CSV under one header.
 pub(super) fn csv(tables: &[Table]) -> csv::Result<String> {
     let mut keys: Vec<&str> = Vec::new();
     for column in tables.iter().flat_map(|table| table.columns) {

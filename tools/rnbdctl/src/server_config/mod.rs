@@ -3,8 +3,8 @@
 //! The server's configuration, `/etc/rnbd/server.toml`: the parameters of its modules, the clients
 //! that have keys, and which clients may map which disks.
 //!
-//! - [`parse`]: from text to [`ServerConfig`], strictly.
-//! - [`plan`]: what has to be done, as plain data.
+//! - [`parse`]: parses the text into a [`ServerConfig`], strictly.
+//! - [`plan`]: the steps to be taken, as plain data.
 //!
 //! Nothing here looks at the machine.
 
@@ -21,7 +21,7 @@ pub use plan::Running;
 pub use plan::RunningKeys;
 pub use plan::Step;
 
-/// Where the file is if nobody says otherwise.
+/// The default path of the file.
 pub const DEFAULT_FILE: &str = "/etc/rnbd/server.toml";
 
 /// The parameters of the server's modules, in the order in which the modules are loaded.
@@ -62,20 +62,20 @@ pub const PARAMETERS: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// What a file says.
+/// The content of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerConfig {
     /// The parameters by module and name, as the module takes them.
     pub parameters: BTreeMap<String, BTreeMap<String, String>>,
-    /// The rules of the export policy; `None` if the file does not speak of exports, and the policy
-    /// is left as it is.
+    /// The rules of the export policy. `None` if the file has no exports; then the policy is left
+    /// as it is.
     pub policy: Option<String>,
-    /// The clients that must have keys in `/etc/rnbd/keys/clients`; `None` if the file does not
-    /// speak of keys, and the kernel's keys are left as they are.
+    /// The clients that must have keys in `/etc/rnbd/keys/clients`. `None` if the file has no keys;
+    /// then the kernel's keys are left as they are.
     pub keys: Option<Vec<ClientId>>,
-    /// The patterns of client ids of the exports, as the rules have them, each with the number of
-    /// its export, from 1.
+    /// The patterns of client ids in the exports, as in the rules, each with the number of its
+    /// export, from 1.
     pub client_ids: Vec<(usize, String)>,
-    /// The devices of the exports that are paths, and no patterns.
+    /// The devices of the exports that are paths, not patterns.
     pub paths: Vec<String>,
 }

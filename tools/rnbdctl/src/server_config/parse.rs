@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From text to [`ServerConfig`].
+//! Parses the text of a file into a [`ServerConfig`].
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,14 +25,14 @@ struct File {
     export: Option<Vec<Export>>,
 }
 
-/// Who must have keys. The keys themselves are in files that root alone can read.
+/// The clients that must have keys. The keys are in files that only root can read.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Keys {
     clients: Vec<String>,
 }
 
-/// Who may map what.
+/// The clients that may map devices.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Export {
@@ -40,7 +40,7 @@ struct Export {
     sessions: Vec<String>,
     #[serde(default = "anything")]
     clients: Vec<String>,
-    /// Absent: no proof is asked for.
+    /// `None` if no proof is needed.
     client_ids: Option<Vec<String>>,
     devices: Vec<String>,
     #[serde(default = "read_and_write")]
@@ -55,7 +55,7 @@ fn read_and_write() -> Vec<AccessMode> {
     vec![AccessMode::Ro, AccessMode::Rw]
 }
 
-/// The configuration that `text` says. The error is in words, and says where, if that is known.
+/// Parses a configuration. The error is in words, with the place if it is known.
 pub fn parse(text: &str) -> Result<ServerConfig, String> {
     let file: File = toml::from_str(text).map_err(|error| syntax(text, &error))?;
     let mut config = ServerConfig::default();
@@ -109,7 +109,7 @@ fn client_ids(exports: &[Export]) -> Vec<(usize, String)> {
     found
 }
 
-/// The devices that are no patterns.
+/// The devices that are paths, not patterns.
 fn paths(exports: &[Export]) -> Vec<String> {
     let devices = exports.iter().flat_map(|export| &export.devices);
     let mut paths: Vec<_> = devices
@@ -186,7 +186,7 @@ fn policy(exports: &[Export]) -> Result<String, String> {
     Ok(text)
 }
 
-/// The rules of an export: one for each session, client, client id and device.
+/// The rules of an export: a rule for each combination of session, client, client id and device.
 fn rules(export: &Export) -> Vec<String> {
     let modes: Vec<_> = export.modes.iter().map(|mode| mode.as_str()).collect();
     let modes = modes.join(",");
@@ -215,7 +215,7 @@ fn rules(export: &Export) -> Vec<String> {
     rules
 }
 
-/// A pattern without white space, which ends a word in a rule.
+/// Escapes a pattern: white space would end a word of a rule.
 fn escape(pattern: &str) -> String {
     let byte = |byte: u8| match byte {
         b'!'..=b'~' => char::from(byte).to_string(),
@@ -224,7 +224,7 @@ fn escape(pattern: &str) -> String {
     pattern.bytes().map(byte).collect()
 }
 
-/// What has no `ip:` or `gid:` in front is an IP address.
+/// An address for a rule. A text without `ip:` or `gid:` in front is an IP address.
 fn address(client: &str) -> String {
     match client == "*" || client.starts_with("ip:") || client.starts_with("gid:") {
         true => escape(client),
@@ -309,7 +309,7 @@ mod tests {
         let patterns = [(1, "web*".to_owned()), (1, "db1".to_owned())];
         assert_eq!(config.client_ids, patterns);
         assert_eq!(config.paths, ["/dev/vg0/www"]);
-        // Without the table nothing is said of keys; an empty list wants none.
+        // Without the table the keys are left as they are; an empty list wants no keys.
         assert_eq!(parse("").unwrap().keys, None);
         let none = parse("keys.clients = []").unwrap().keys;
         assert_eq!(none, Some(Vec::new()));
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn a_file_without_exports_says_nothing_of_the_policy() {
         assert_eq!(parse("").unwrap(), ServerConfig::default());
-        // Nobody may map anything.
+        // An empty list of exports lets no client map a device.
         let nobody = parse("export = []").unwrap().policy.unwrap();
         assert_eq!(export_policy::check(nobody.as_bytes()), Ok(0));
     }

@@ -11,7 +11,7 @@ use proto::pattern::Pattern;
 use super::ServerConfig;
 use super::PARAMETERS;
 
-/// The parameter that keeps a server from listening before it has a policy.
+/// The parameter with which a server does not listen before it has a policy.
 const REQUIRE_POLICY: &str = "require_export_policy";
 
 /// The parameter with which clients without keys are refused.
@@ -22,31 +22,33 @@ const REQUIRE_PROOF: &str = "require_auth";
 pub struct RunningKeys {
     /// The clients that have a file in `/etc/rnbd/keys/clients`, in the order of their names.
     pub files: Vec<ClientId>,
-    /// Those of them of which the kernel has keys. It does not show which keys these are.
+    /// The clients among `files` of which the kernel has keys. The kernel does not show which keys
+    /// these are.
     pub loaded: Vec<ClientId>,
 }
 
-/// What the machine is like.
+/// The state of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Running {
-    /// The server's modules that are loaded, with the parameters that they show.
+    /// The loaded modules of the server, with the parameters that they show.
     pub modules: BTreeMap<String, BTreeMap<String, String>>,
     /// The policy in force.
     pub policy: Option<String>,
-    /// The keys of its clients.
+    /// The keys of the clients.
     pub keys: RunningKeys,
-    /// Why paths that the file exports are no disks now, each with the path in front.
+    /// The exported paths that are not disks now, each followed by the reason.
     pub no_disks: Vec<String>,
 }
 
-/// Something to do.
+/// A step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Give the kernel the keys that are in the files of these clients.
+    /// Load the keys in the files of these clients into the kernel.
     Keys {
         /// The clients.
         clients: Vec<ClientId>,
-        /// The kernel has keys of all of them. It is given them again, as they may have changed.
+        /// The kernel has keys of all these clients. They are loaded again, as they may have
+        /// changed.
         again: bool,
     },
     /// Load a module with these parameters, each as `NAME=VALUE`.
@@ -88,7 +90,7 @@ impl fmt::Display for Step {
 }
 
 impl Step {
-    /// Whether the machine was brought to this before, as far as can be seen.
+    /// Whether the step was taken before, as far as can be seen.
     pub fn is_repeated(&self) -> bool {
         matches!(self, Self::Keys { again: true, .. })
     }
@@ -100,21 +102,21 @@ fn rules(policy: &str) -> usize {
     policy.lines().filter(is_rule).count()
 }
 
-/// What has to be done, in this order.
+/// The steps to be taken, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
-    /// What cannot be done while the server runs, in words.
+    /// Remarks, such as changes that cannot be made while the server runs.
     pub remarks: Vec<String>,
 }
 
 impl Plan {
     /// Compares the file with the machine.
     ///
-    /// A module that is loaded keeps its parameters. A server that is loaded for a file with
-    /// exports does not listen before it has the policy. The kernel has the keys before the
-    /// server listens, so that no client is refused meanwhile.
+    /// A loaded module keeps its parameters. If the file has exports, the server does not listen
+    /// before it has the policy. The kernel gets the keys before the server listens, so that no
+    /// client is refused meanwhile.
     pub fn new(config: &ServerConfig, running: &Running) -> Self {
         let mut plan = Self::default();
         plan.keys(config, &running.keys);
@@ -142,7 +144,7 @@ impl Plan {
         plan
     }
 
-    /// The keys, and what of them is likely a mistake.
+    /// Plans the keys, with remarks on likely mistakes.
     fn keys(&mut self, config: &ServerConfig, have: &RunningKeys) {
         if let Some(named) = &config.keys {
             self.steps.push(Step::Keys {
@@ -177,7 +179,7 @@ impl Plan {
         }
     }
 
-    /// A server that listens without a policy has let clients in.
+    /// Remarks that a server that listens without a policy has accepted clients.
     fn early_clients(&mut self, running: &Running) {
         let server = running.modules.get("rnbd_server");
         let requires = server.and_then(|server| server.get(REQUIRE_POLICY));
@@ -199,7 +201,7 @@ impl Plan {
         for (name, value) in wanted {
             match have.get(name) {
                 Some(now) if is_same(now, value) => (),
-                // It only matters when the module is loaded.
+                // The parameter only matters when the module is loaded.
                 _ if name == REQUIRE_POLICY => (),
                 Some(now) => self.remarks.push(format!(
                     "{module} {name} is {now}; it becomes {value} when the modules are loaded \
@@ -222,7 +224,7 @@ fn assignment((name, value): (&String, &String)) -> String {
     }
 }
 
-/// Whether two texts are one value; what is true has several.
+/// Whether two texts are the same value; a boolean has several texts.
 fn is_same(now: &str, wanted: &str) -> bool {
     let normal = |text: &str| match text {
         "1" | "y" => "Y".to_owned(),
@@ -361,7 +363,7 @@ mod tests {
             "{:?}",
             plan.remarks
         );
-        // Keys that the file does not speak of are not touched, and count.
+        // Keys of clients that the file does not name are not changed, and count.
         running.keys.files.push(client("web1"));
         let plan = Plan::new(&config, &running);
         assert_eq!(plan.remarks, Vec::<String>::new());

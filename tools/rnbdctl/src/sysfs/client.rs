@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the client's modules show.
+//! The files of the client's modules.
 
 use std::path::Path as FilePath;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ impl System {
     /// All mapped devices, by name.
     pub fn client_devices(&self) -> Result<Vec<ClientDevice>> {
         let mut devices = Vec::new();
-        // Also those that are being mapped, which have no link in ctl/devices yet.
+        // This also finds devices that are being mapped, which have no link in ctl/devices yet.
         for (name, folder) in read::entries(&self.sys("block"))? {
             if name.starts_with("rnbd") {
                 devices.extend(client_device(&name, &folder)?);
@@ -70,7 +70,8 @@ impl System {
         read::link_name(&self.sys("class/rnbd-client/ctl/devices").join(link))
     }
 
-    /// The names of a device that stay the same, whichever number it has: those that udev has made.
+    /// The names of a device that stay the same, whichever number it has: the links that udev has
+    /// made.
     pub fn links_to(&self, device: &ClientDevice) -> Vec<String> {
         let session = format!("dev/rnbd/by-session/{}", device.session);
         let by_session = link_name::of(&device.device_path).map(|name| format!("{session}/{name}"));
@@ -88,7 +89,7 @@ impl System {
         found.map(|link| format!("/{link}")).collect()
     }
 
-    /// What the block layer counts for a disk; `None` if it is gone.
+    /// The block layer's counters of a disk; `None` if it is gone.
     pub fn block_stat(&self, disk: &str) -> Result<Option<BlockStat>> {
         let text = read::text(&self.sys("block").join(disk).join("stat"))?;
         Ok(text.and_then(|text| BlockStat::parse(&text)))
@@ -114,7 +115,7 @@ impl System {
 
 fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
     let folder = disk.join("rnbd");
-    // A disk of this driver whose folder is going or not yet there is none that could be used.
+    // A disk without this folder is being mapped or unmapped, and cannot be used.
     let Some(files) = read::Folder::open(&folder)? else {
         return Ok(None);
     };
@@ -146,7 +147,7 @@ fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
     }))
 }
 
-/// What the file `io_mode` says; `None` if that is unknown.
+/// Parses the file `io_mode`; `None` if the text is unknown.
 fn io_mode(text: &str) -> Option<Option<IoMode>> {
     match text {
         "any" => Some(None),
@@ -203,7 +204,7 @@ fn client_path(session: &str, name: &str, folder: PathBuf) -> Result<Option<Path
     )?))
 }
 
-/// A path of either end; both have these files.
+/// Reads a path of either end; both ends have these files.
 pub(super) fn path(
     session: &str,
     name: &str,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the clients of this server take of it, drains, and reservations.
+//! The use of this server by its clients, drains, and reservations.
 
 use std::path::Path as FilePath;
 
@@ -13,7 +13,7 @@ use crate::model::ServerClients;
 use crate::Result;
 
 impl System {
-    /// What the clients of this server take of it.
+    /// The use of this server by its clients.
     pub fn server_clients(&self) -> Result<ServerClients> {
         let module = self.sys("module/rtrs_server");
         let folder = module.join("clients");
@@ -43,13 +43,14 @@ impl System {
         })
     }
 
-    /// For how many seconds this server drains yet, 0 if it does not; `None` if the module cannot.
+    /// The rest of this server's drain in seconds, 0 if it does not drain; `None` if the module
+    /// cannot drain.
     pub fn server_drain(&self) -> Result<Option<u64>> {
         drain(&self.sys("class/rnbd-server/ctl/drain"))
     }
 
-    /// For how many seconds requests of a session wait yet as its server goes away on purpose, 0 if
-    /// it does not; `None` if the module does not know of drains.
+    /// The rest of the time in seconds for which a session's requests wait while its server is away
+    /// on purpose, 0 if they do not wait; `None` if the module does not know of drains.
     pub fn session_drain(&self, session: &ClientSession) -> Result<Option<u64>> {
         drain(&session.folder.join("drain"))
     }
@@ -72,7 +73,8 @@ fn client_use(folder: &FilePath) -> Result<ClientUse> {
     })
 }
 
-/// The seconds in a file that says `off` if there are none, and perhaps more behind them.
+/// Reads the seconds in a file. The file says `off` for 0, and may have more text behind the
+/// seconds.
 fn drain(file: &FilePath) -> Result<Option<u64>> {
     let Some(text) = read::text(file)? else {
         return Ok(None);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Finds what the user means by a name.
+//! Finds the object that the user means by a name.
 
 use super::System;
 use crate::model::ClientDevice;
@@ -12,7 +12,7 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// What a name stands for.
+/// The object of a name.
 #[derive(Clone, Debug)]
 pub enum Found {
     /// A mapped device.
@@ -29,7 +29,7 @@ pub enum Found {
 
 impl System {
     /// The mapped device that the user means by `name`: `rnbd0`, `/dev/rnbd0`, a link to that, the
-    /// disk's path at the server if only one session has it, or that with `@` and the session.
+    /// disk's path at the server if only one session has it, or the path with `@` and the session.
     pub fn find_device(&self, name: &str) -> Result<ClientDevice> {
         if let Some(device) = self.client_device(&self.kernel_name(name))? {
             return Ok(device);
@@ -70,7 +70,7 @@ impl System {
         .hint("see what is mapped with: rnbdctl list devices")
     }
 
-    /// The last part of the name of a device node, also of what links to it.
+    /// The last part of the name of a device node. Links are followed.
     fn kernel_name(&self, name: &str) -> String {
         let Some(node) = name.strip_prefix("/dev/") else {
             return name.to_owned();
@@ -141,7 +141,7 @@ impl System {
         Ok(client.chain(server).collect())
     }
 
-    /// What the user means by `name`, whatever that is.
+    /// The object that the user means by `name`, of any kind.
     pub fn find(&self, name: &str) -> Result<Found> {
         self.need_any(name)?;
         if let Some(session) = self.client_session(name)? {

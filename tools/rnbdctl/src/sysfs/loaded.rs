@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether the modules are there that a command needs.
+//! Checks for the modules that a command needs.
 
 use super::System;
 use crate::Error;
@@ -18,7 +18,7 @@ impl System {
         self.sys("class/rnbd-server/ctl").is_dir()
     }
 
-    /// An error unless `rnbd_client` is loaded; `what` cannot be done without it.
+    /// Fails if `rnbd_client` is not loaded; `what` cannot be done without it.
     pub fn need_client(&self, what: &str) -> Result {
         match self.client_loaded() {
             true => Ok(()),
@@ -26,7 +26,7 @@ impl System {
         }
     }
 
-    /// An error unless `rnbd_server` is loaded; `what` cannot be done without it.
+    /// Fails if `rnbd_server` is not loaded; `what` cannot be done without it.
     pub fn need_server(&self, what: &str) -> Result {
         match self.server_loaded() {
             true => Ok(()),
@@ -34,7 +34,7 @@ impl System {
         }
     }
 
-    /// An error unless this machine is a client or a server.
+    /// Fails if this machine is neither a client nor a server.
     pub fn need_any(&self, what: &str) -> Result {
         let classes = ["class/rtrs-client", "class/rtrs-server"];
         let has_sessions = classes.iter().any(|class| self.sys(class).is_dir());

@@ -2,9 +2,9 @@
 
 //! Reads the kernel's files.
 //!
-//! What vanishes while it is read (somebody unmaps a device) is left out, what makes no sense is
-//! `None`, and control characters never reach a terminal. A module that is not loaded has no
-//! files; that is no error here.
+//! Objects that vanish while they are read (another process unmaps a device) are left out. Invalid
+//! content becomes `None`. Control characters never reach a terminal. A module that is not loaded
+//! has no files; that is not an error here.
 
 mod client;
 mod clients;
@@ -22,7 +22,7 @@ pub use find::Found;
 pub(crate) use read::printable;
 pub(crate) use read::text as file_text;
 
-/// The machine: where its files are.
+/// The machine: the places of its files.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,

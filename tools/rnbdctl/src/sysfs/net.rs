@@ -15,12 +15,11 @@ use super::System;
 const UP: u32 = 0x1;
 const REJECT: u32 = 0x200;
 
-/// Virtual interfaces on virtual interfaces are followed so far.
+/// The depth to which virtual interfaces on virtual interfaces are followed.
 const MAX_DEPTH: u32 = 4;
 
 impl System {
-    /// The interface by which packets go from `source` to `destination`; `None` if that cannot be
-    /// told.
+    /// The interface by which packets go from `source` to `destination`; `None` if it is not known.
     pub fn interface_to(&self, destination: IpAddr, source: IpAddr) -> Option<String> {
         let read = |name: &str| fs::read_to_string(self.file(name)).ok();
         match (destination, source) {
@@ -30,8 +29,9 @@ impl System {
         }
     }
 
-    /// The RDMA device and the port that an interface belongs to, or one below it: a VLAN has a
-    /// lower interface, a bond several. It is IPoIB's interface, or that of an Ethernet card.
+    /// The RDMA device and the port of an interface, or of an interface below it: a VLAN has a
+    /// lower interface, a bond has several. The lowest interface is IPoIB's, or that of an Ethernet
+    /// card.
     pub fn rdma_of_interface(&self, name: &str) -> Option<(String, u32)> {
         rdma_below(&self.sys("class/net").join(name), MAX_DEPTH)
     }
@@ -52,9 +52,9 @@ fn rdma_below(interface: &Path, depth: u32) -> Option<(String, u32)> {
     })
 }
 
-/// From `/proc/net/route`: the interface of the most specific route.
+/// The interface of the most specific route in `/proc/net/route`.
 fn best_route(table: &str, to: Ipv4Addr) -> Option<String> {
-    // As the bytes are in memory, read as a number of this machine.
+    // The text is the bytes in memory, read as a number of this machine.
     let address = |hex: &str| {
         let number = u32::from_str_radix(hex, 16).ok()?;
         Some(u32::from_be_bytes(number.to_ne_bytes()))
@@ -83,7 +83,7 @@ fn best_route(table: &str, to: Ipv4Addr) -> Option<String> {
     best.map(|(_, _, name)| name)
 }
 
-/// From `/proc/net/if_inet6`: the interface that has the address.
+/// The interface that has the address, from `/proc/net/if_inet6`.
 fn holder(table: &str, address: Ipv6Addr) -> Option<String> {
     let address = format!("{:032x}", u128::from(address));
     table.lines().find_map(|line| {

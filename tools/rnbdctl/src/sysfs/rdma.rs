@@ -35,8 +35,8 @@ impl System {
         Ok(devices)
     }
 
-    /// The counters of a device and its ports that have one of these names. Those of several ports
-    /// are added.
+    /// The counters of a device and its ports that have one of these names. The counters of several
+    /// ports are added.
     pub fn rdma_counters(&self, device: &str, names: &[&str]) -> Result<BTreeMap<String, u64>> {
         let device = self.sys("class/infiniband").join(device);
         let mut folders = vec![device.join("hw_counters")];
@@ -61,7 +61,7 @@ impl System {
         };
         let text = |name: &str| read::text(&folder.join(name)).map(Option::unwrap_or_default);
         let link_layer = text("link_layer")?;
-        // The GID of iWARP, which is an RNIC, is made of its MAC address.
+        // With iWARP (an RNIC) the GID is made of the MAC address.
         let is_roce = link_layer == "Ethernet" && node_type != "RNIC";
         let gids = gids(folder, is_roce)?;
         let netdev = gids.iter().find_map(|gid| gid.netdev.clone());
@@ -92,7 +92,7 @@ fn word(text: &str) -> &str {
 fn gids(port: &Path, is_roce: bool) -> Result<Vec<Gid>> {
     let mut gids = Vec::new();
     for (index, file) in read::entries(&port.join("gids"))? {
-        // Tables have hundreds of places, most of them empty; those are zero.
+        // Tables have hundreds of places; most of them are empty (zero).
         let (Ok(index), Some(gid)) = (index.parse::<u32>(), read::text(&file)?) else {
             continue;
         };
@@ -100,7 +100,8 @@ fn gids(port: &Path, is_roce: bool) -> Result<Vec<Gid>> {
             continue;
         }
         let attribute = |name: &str| {
-            // Gone with the address, or never there: as good as empty.
+            // The attribute may be gone with the address, or may never have been there. Both are
+            // the same as empty.
             read::text(&port.join("gid_attrs").join(name).join(index.to_string()))
                 .ok()
                 .flatten()

@@ -19,7 +19,7 @@ use crate::model::natural_cmp;
 use crate::Error;
 use crate::Result;
 
-/// The kernel gives no more for a file in sysfs.
+/// The kernel returns at most this for a file in sysfs.
 const PAGE_SIZE: usize = 4096;
 
 /// The text of a file, without white space at its end; `None` if the file is not there (any more).
@@ -96,7 +96,7 @@ pub(crate) fn entries(path: &Path) -> Result<Vec<(String, PathBuf)>> {
     Ok(found)
 }
 
-/// The last part of where a link leads; `None` if there is no link.
+/// The last part of a link's target; `None` if there is no link.
 pub(crate) fn link_name(path: &Path) -> Result<Option<String>> {
     match fs::read_link(path) {
         Ok(target) => Ok(target
@@ -111,7 +111,7 @@ fn read(path: &Path) -> io::Result<String> {
     read_once(File::open(path)?)
 }
 
-// A file in sysfs is read at once: what a second call gives may be from another moment.
+// A file in sysfs is read with one call: the result of a second call may be from another moment.
 fn read_once(mut file: File) -> io::Result<String> {
     let mut buffer = [0; PAGE_SIZE];
     let len = loop {
@@ -123,14 +123,14 @@ fn read_once(mut file: File) -> io::Result<String> {
     Ok(printable(buffer.get(..len).unwrap_or(&[]).trim_ascii_end()))
 }
 
-/// The file or what it belonged to is gone.
+/// Whether the file, or the object that it belonged to, is gone.
 fn is_gone(error: &io::Error) -> bool {
     let gone = [Errno::NOENT, Errno::NODEV, Errno::NXIO, Errno::NOTDIR];
     Errno::from_io_error(error).is_some_and(|errno| gone.contains(&errno))
 }
 
-/// Text that a terminal can be given: what is not UTF-8 and control characters are replaced, but
-/// for tabs and newlines.
+/// Makes text safe for a terminal: bytes that are not UTF-8 and control characters are replaced,
+/// except tabs and newlines.
 pub(crate) fn printable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the server's modules show.
+//! The files of the server's modules.
 
 use std::path::Path as FilePath;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl System {
     pub fn server_sessions(&self) -> Result<Vec<ServerSession>> {
         let mut sessions = Vec::new();
         for (name, folder) in read::entries(&self.sys("class/rtrs-server"))? {
-            // The class has nothing but sessions, each with this folder.
+            // The class has only sessions, each with this folder.
             if folder.join("paths").is_dir() {
                 sessions.push(server_session(name, folder)?);
             }

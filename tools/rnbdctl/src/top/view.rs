@@ -62,7 +62,7 @@ pub fn draw(app: &App, frame: &mut Frame<'_>) {
         View::Devices => draw_devices(app, frame, body),
         View::Paths => draw_paths(app, frame, body),
         View::Both => {
-            // With its title, its head and a line below.
+            // The table with its title, its head and a line below.
             let wanted = devices
                 .saturating_add(3)
                 .min(body.height.saturating_mul(3) / 5);
@@ -117,7 +117,7 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect) {
         ("+-", "interval"),
     ];
     let mut spans = Vec::new();
-    // The last one needs no space behind it.
+    // The last key needs no space behind it.
     let mut left = usize::from(area.width).saturating_add(2);
     for (key, what) in keys {
         let shown = [
@@ -127,7 +127,7 @@ fn draw_foot(frame: &mut Frame<'_>, area: Rect) {
             ),
             Span::from(format!(" {what}  ")),
         ];
-        // A narrow terminal has fewer of them, and none in part; help has all.
+        // A narrow terminal shows fewer keys, and no key in part. The help has all keys.
         let Some(rest) = left.checked_sub(shown.iter().map(Span::width).sum()) else {
             break;
         };
@@ -260,7 +260,7 @@ fn path_row(app: &App, path: &PathRates) -> Vec<Cell<'static>> {
         .collect()
 }
 
-/// A column: its head, its width, and how wide the window must be for it to be shown.
+/// A column: its head, its width, and the least width of the window in which it is shown.
 struct Column(&'static str, Constraint, u16);
 
 /// The width from which names of sessions need not be cut.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is wrong with a device whose session has a path that is up.
+//! The troubles of a device whose session has a path that is up.
 
 use rustix::io::Errno;
 
@@ -12,7 +12,7 @@ use crate::kernel_log::Record;
 use crate::model::ClientDevice;
 use crate::model::DeviceState;
 
-/// For how long errors of requests are told, in seconds.
+/// The time for which errors of requests are reported, in seconds.
 const RECENT_S: u64 = 600;
 
 const OPENING: &str = "Opening failed, server responded: ";
@@ -22,7 +22,7 @@ const ERROR: &str = "I/O failed with err: ";
 pub(super) fn of(facts: &Facts, device: &ClientDevice) -> Vec<Trouble> {
     let is_up = (facts.client.sessions.iter())
         .any(|session| session.name == device.session && session.paths_up() > 0);
-    // Without a path that is the trouble.
+    // Without a path the session has the trouble.
     if !is_up {
         return Vec::new();
     }
@@ -69,7 +69,7 @@ fn newest<'f>(facts: &'f Facts, device: &ClientDevice, part: &str) -> Option<&'f
         .find(|record| record.message.contains(part))
 }
 
-/// The error number at the end of a line, as `... err: -5`.
+/// The error number at the end of a line, such as `... err: -5`.
 fn errno_of(line: &Record) -> Option<Errno> {
     let number = line.message.rsplit(": ").next()?;
     let number: i32 = number
@@ -183,7 +183,7 @@ fn errors(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
         return None;
     }
     let errno = errno_of(line)?;
-    // A path was lost then, or the device was closed; both are over.
+    // These errors mean that a path was lost or that the device was closed. Both are over.
     if matches!(errno, Errno::CONNABORTED | Errno::NOTCONN | Errno::TIMEDOUT) {
         return None;
     }

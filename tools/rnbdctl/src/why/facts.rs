@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is looked at.
+//! The facts from which troubles follow.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,10 +20,10 @@ use crate::model::RdmaDevice;
 use crate::Result;
 use crate::System;
 
-/// How long requests in flight are watched before they are said not to end.
+/// The time for which requests in flight are watched. If none ends, they count as stuck.
 const WATCH: Duration = Duration::from_secs(1);
 
-/// What there is.
+/// The facts.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Devices, sessions and paths.
@@ -32,11 +32,12 @@ pub struct Facts {
     pub rdma_devices: Vec<RdmaDevice>,
     /// The kernel's log of RNBD's modules, the oldest line first.
     pub log: Vec<Record>,
-    /// Now, in microseconds since the machine was started, as the times of the log.
+    /// The present time, in microseconds since the machine was started, as in the log.
     pub now_us: u64,
-    /// The requests in flight of devices none of whose requests ended while they were watched.
+    /// The devices of which no request ended while they were watched, and the numbers of their
+    /// requests in flight.
     pub stuck: BTreeMap<String, u64>,
-    /// What the configuration file says, if there is one that makes sense.
+    /// The configuration file, if there is a valid one.
     pub config: Option<Config>,
 }
 
@@ -81,7 +82,8 @@ fn counters(system: &System, client: &Client) -> Result<BTreeMap<String, BlockSt
     Ok(counters)
 }
 
-/// The devices that had requests in flight both times, and none that ended between.
+/// The devices that had requests in flight in both looks, and of which no request ended between
+/// them.
 pub(super) fn stuck(
     before: &BTreeMap<String, BlockStat>,
     after: &BTreeMap<String, BlockStat>,
@@ -110,7 +112,7 @@ fn uptime_us(system: &System) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What the configuration file has and the machine does not.
+/// The devices of the configuration file that the machine lacks.
 pub(super) fn missing(facts: &Facts) -> Vec<Trouble> {
     let Some(config) = facts
         .config

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is wrong with the mapped devices now, since when, and what to do.
+//! The present troubles of mapped devices: since when they last, and what to do.
 //!
-//! - [`facts`]: what is looked at: the kernel's files, its log, and the configuration file.
-//! - [`paths`], [`devices`]: the troubles that follow, as plain data.
-//! - [`said`]: which lines of the log are about something.
+//! - [`facts`]: the facts: the kernel's files, its log, and the configuration file.
+//! - [`paths`], [`devices`]: the troubles that follow from the facts, as plain data.
+//! - [`said`]: finds the lines of the log about a path, a device or a session.
 
 mod devices;
 mod facts;
@@ -15,26 +15,27 @@ use serde::Serialize;
 
 pub use facts::Facts;
 
-/// Something that is wrong.
+/// A trouble.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Trouble {
-    /// What kind of trouble it is, in a word for programs.
+    /// The kind of the trouble, in a word for programs.
     pub trouble: &'static str,
-    /// Whether devices do not work because of it; else they do, but not as they should.
+    /// Whether devices do not work because of the trouble; otherwise they work, but not as they
+    /// should.
     pub is_fatal: bool,
-    /// What is concerned: a device, a session or a path.
+    /// The subject: a device, a session or a path.
     pub subject: String,
-    /// The device, if it is one.
+    /// The device, if the subject is a device.
     pub device: Option<String>,
-    /// The session, if it is one, or if it is one of its paths or devices.
+    /// The session: the subject itself, or the session of the path or the device.
     pub session: Option<String>,
-    /// What is wrong, in words.
+    /// The problem, in words.
     pub problem: String,
-    /// For how many seconds, as far as the kernel's log says.
+    /// The time since when the trouble lasts, in seconds, if the kernel's log tells.
     pub for_seconds: Option<u64>,
-    /// What the kernel has said of it.
+    /// The kernel's messages about the trouble.
     pub kernel: Vec<String>,
-    /// What to do.
+    /// What the administrator can do.
     pub remedy: String,
 }
 
@@ -74,7 +75,7 @@ impl Trouble {
     }
 }
 
-/// All that is wrong; what makes devices fail comes first.
+/// All troubles. Troubles that make devices fail come first.
 pub fn troubles(facts: &Facts) -> Vec<Trouble> {
     let mut found = facts::missing(facts);
     for session in &facts.client.sessions {

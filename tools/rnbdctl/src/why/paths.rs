@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is wrong with the paths of a session.
+//! The troubles of the paths of a session.
 
 use proto::setting::HOLD_IO;
 
@@ -12,7 +12,7 @@ use crate::model::ClientSession;
 use crate::model::Path;
 use crate::output;
 
-/// A line of the kernel's log by which the reason is known that a path is down.
+/// A line of the kernel's log that tells why a path is down.
 struct Sign {
     /// A part of the line.
     part: &'static str,
@@ -38,8 +38,8 @@ const fn sign(
 const ASK_SERVER: &str = "see whether the server is up and the network between: rnbdctl check ";
 const RECONNECT: &str = "when the reason is gone: rnbdctl path reconnect ";
 
-/// The first one that is in the newest lines counts. A remedy that ends with a space goes on with
-/// the address or the name of the path.
+/// The first sign that is in the newest lines counts. If a remedy ends with a space, the address or
+/// the name of the path is added.
 const SIGNS: [Sign; 12] = [
     sign(
         "no more attempts to reconnect",
@@ -115,7 +115,7 @@ const SIGNS: [Sign; 12] = [
     ),
 ];
 
-/// How many of a path's lines are looked at for a sign.
+/// The number of a path's newest lines that are searched for a sign.
 const RECENT: usize = 10;
 
 /// The troubles of a session that carries devices.
@@ -206,7 +206,7 @@ fn path_down(facts: &Facts, path: &Path) -> Trouble {
     trouble
 }
 
-/// What is wrong at this end.
+/// The trouble at this end, if there is any.
 fn here(facts: &Facts, path: &Path) -> Option<(&'static str, String, String)> {
     let name = path.hca_name.as_ref()?;
     let Some(device) = facts

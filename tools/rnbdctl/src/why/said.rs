@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel's log says of something.
+//! The lines of the kernel's log about a path, a device or a session.
 
 use super::Facts;
 use crate::kernel_log::Record;
 use crate::model::ClientDevice;
 use crate::model::Path;
 
-/// The most lines that are shown of one trouble.
+/// The most lines that are shown for a trouble.
 const MAX_LINES: usize = 3;
 
 impl Facts {
-    /// The lines about a path, the newest first. The module calls a path by its addresses, and
-    /// before it has a source by the destination alone.
+    /// The lines about a path, the newest first. The module names a path by its addresses, and by
+    /// the destination alone before the path has a source.
     pub(super) fn of_path<'f>(&'f self, path: &'f Path) -> impl Iterator<Item = &'f Record> {
         let own = format!("rtrs_client: {}: ", path.name);
         let destination = path.name.rsplit('@').next().unwrap_or_default();
@@ -43,14 +43,15 @@ impl Facts {
         self.log.iter().rev().filter(is_of_it)
     }
 
-    /// The last lines that have one of these words in them.
+    /// The last lines that contain one of these words.
     pub(super) fn last_lines(&self, words: &[&str]) -> Vec<String> {
         let has = |record: &&Record| words.iter().any(|word| record.message.contains(word));
         lines(self.log.iter().rev().filter(has))
     }
 }
 
-/// The texts of records that come the newest first: the last few, the oldest first, each once.
+/// The texts of the first few records, each once, in reverse order. `records` begins with the
+/// newest record.
 pub(super) fn lines<'r>(records: impl Iterator<Item = &'r Record>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for record in records {
