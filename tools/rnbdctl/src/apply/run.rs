@@ -171,7 +171,7 @@ impl Stop {
     }
 }
 
-/// A message to the thread that shows what happens.
+/// A message to the thread that shows the events.
 enum Message {
     Event(String, Box<Event>),
     Signal(i32),

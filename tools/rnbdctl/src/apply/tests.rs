@@ -464,7 +464,7 @@ fn what_is_saved_is_what_there_is() {
     assert_eq!(list(&other, &config, true), "nothing to do\n");
 }
 
-/// Configurations that share names, addresses and disks, so that they meet.
+/// Configurations that share names, addresses and disks, so that they conflict.
 fn any_config() -> impl Strategy<Value = Config> {
     let path = (0u8..3, prop::option::of(0u8..2));
     let io_timeout = prop::option::of(prop_oneof![Just(0), 1000..1003]);
@@ -554,7 +554,8 @@ proptest! {
         once(&model, &before);
         let devices = model.state().unwrap().client.devices;
         let summary = apply(&model, &config, quick(Patience::Once, prune));
-        // A session with polling queues takes no second device; what cannot be done is told.
+        // A session with polling queues takes no second device; changes that cannot be made are
+        // reported.
         if failures(&summary).is_empty() {
             let left = plan(&model, &config, prune);
             prop_assert!(left.is_empty(), "{}", report::list(&left, false));
@@ -580,7 +581,7 @@ proptest! {
         let plan = plan(&model, &config, false);
         let summary = once(&model, &config);
         prop_assert_eq!(failures(&summary), Vec::<String>::new());
-        // What is planned for a session that does not exist may turn out to be so by default.
+        // A new session may have some of the planned values by default.
         prop_assert!(summary.outcomes.len() <= plan.len());
     }
 }

@@ -30,7 +30,7 @@ path = "nvme0n1"
 io_timeout_ms = 30_000
 "#;
 
-/// As the program reads a file, with names that are easily foreseen.
+/// Parses a file as the program does, with names that are easy to foresee.
 fn parse(file: &str, text: &str) -> Result<Config, ConfigErrors> {
     super::parse(file, text, &namer)
 }
@@ -113,7 +113,7 @@ fn empty_files_say_nothing() {
     }
 }
 
-/// A session that is right except for `line`, which is line 4.
+/// A session that is valid except for `line`, which is line 4.
 fn with(line: &str) -> String {
     format!("[[session]]\nname = \"s\"\npaths = [\"10.0.0.2\"]\n{line}\ndevices = [\"d\"]\n")
 }
@@ -307,7 +307,7 @@ fn mistakes_of_the_time_limit_of_a_device() {
     }
 }
 
-/// A device's other mistakes are told besides that of its time limit.
+/// Other mistakes of a device are reported together with that of its time limit.
 #[test]
 fn all_mistakes_of_a_device_at_once() {
     let devices = "[{ access_mode = \"x\", io_mode = 5, io_timeout_ms = 5 }]";
@@ -580,7 +580,7 @@ fn the_document_has_every_key() {
     }
 }
 
-/// The manual page has the keys, too, and its example can be used.
+/// The manual page has all keys, and its example is valid.
 #[test]
 fn the_manual_page_has_every_key() {
     let page = include_str!("../../../../packaging/man/rnbd.toml.5");

@@ -117,7 +117,7 @@ impl Served {
         )
     }
 
-    /// The use by clients, all together and by address, and the limits.
+    /// The counts of clients, all together and by address, and the limits.
     fn uses(&self, out: &mut Writer<'_>) -> fmt::Result {
         for (name, what, value) in USES {
             let all = value(&self.clients.all).map(|value| (Labels::new(), value));
@@ -187,7 +187,7 @@ impl Served {
     }
 }
 
-/// The uses by clients: the end of the metric's name, its meaning, and its value.
+/// The counts of clients: the end of the metric's name, its meaning, and its value.
 const USES: [(&str, &str, fn(&ClientUse) -> Option<u64>); 4] = [
     ("sessions", "Sessions", |has| has.sessions),
     ("paths", "Paths", |has| has.paths),

@@ -48,7 +48,7 @@ impl Server {
         stream
             .set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
-        // A server that has seen enough may close before everything is written.
+        // A server that refuses a request may close the connection before all of it is written.
         let _ = stream.write_all(request.as_bytes());
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -149,7 +149,7 @@ fn bad_requests() {
             "{what}: {answer}"
         );
     }
-    // And it still answers.
+    // The server still answers.
     assert!(server.get("/metrics", "").starts_with("HTTP/1.1 200 "));
 }
 
@@ -197,7 +197,7 @@ fn a_kernel_that_does_not_answer_blocks_one_thread_only() {
     assert!(server.get("/metrics", "").starts_with("HTTP/1.1 200 "));
 }
 
-/// A machine with one of everything, as files.
+/// A machine with one object of each kind, as files.
 fn tree() -> tempfile::TempDir {
     let tree = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
@@ -259,7 +259,7 @@ fn tree() -> tempfile::TempDir {
     tree
 }
 
-/// What the transport's server shows of its clients.
+/// The files of the transport's server about its clients.
 fn clients(write: &dyn Fn(&str, &str)) {
     let module = "sys/module/rtrs_server";
     for (name, text) in [
@@ -276,7 +276,7 @@ fn clients(write: &dyn Fn(&str, &str)) {
         ("clients/ip:10.0.0.1/half_open", "0"),
         ("parameters/max_sessions", "4096"),
         ("parameters/max_half_open_per_client", "64"),
-        // Any number.
+        // No limit.
         ("parameters/max_paths", "0"),
         ("chunk_pool/total_bytes", "1048576"),
         ("chunk_pool/free_bytes", "65536"),
@@ -301,7 +301,7 @@ fn all_values() {
     insta::assert_snapshot!(lines.join("\n"));
 }
 
-/// The names of all metrics, as they are in queries.
+/// The names of all metrics, as in queries.
 pub(crate) fn metric_names() -> Vec<String> {
     let text = text::from_openmetrics(&all_metrics());
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
@@ -345,7 +345,7 @@ fn a_machine_without_the_modules() {
     assert!(!text.contains("rnbd_device"), "{text}");
 }
 
-/// The queries of a dashboard, with the name of what they are in.
+/// The queries of a dashboard, with the names of their panels.
 fn queries(value: &serde_json::Value, title: &str, found: &mut Vec<(String, String)>) {
     match value {
         serde_json::Value::Object(map) => {
@@ -390,7 +390,7 @@ fn the_dashboard_asks_for_metrics_that_exist() {
             );
             used.push(name.to_owned());
         }
-        // A counter is of use only with a rate, and a gauge has none.
+        // A counter is only useful with a rate; a gauge has no rate.
         let is_rate = query.contains("rate(") || query.contains("increase(");
         assert_eq!(query.contains("_total{"), is_rate, "{title}: {query}");
     }
@@ -448,7 +448,7 @@ fn the_document_has_every_metric() {
         .collect();
     known.sort();
     assert_eq!(rows, known);
-    // What the rules and examples ask for exists.
+    // The metrics in the rules and examples exist.
     for word in text
         .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| word.starts_with("rnbd_"))

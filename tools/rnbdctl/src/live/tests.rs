@@ -146,7 +146,7 @@ fn another_device_of_the_same_name_is_another() {
 fn no_time_between_samples_is_no_rate() {
     let rates = Rates::between(&at(5, "d", BUSY), &at(5, "d", BUSY));
     assert_eq!(only(&rates).flow.iops(), None);
-    // A clock that goes backwards would be a bug elsewhere, but must not be seen as a number.
+    // A clock that goes backwards would be a bug elsewhere, but must not show as a number.
     let rates = Rates::between(&at(5, "d", BUSY), &at(4, "d", BUSY));
     assert_eq!(only(&rates).flow.iops(), None);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The use of a server by its clients, and refused clients.
+//! The counts of a server's clients, and its refusals.
 
-/// The use by clients. `None` if the module does not say, as the C module.
+/// The counts of clients' sessions, paths and connections. `None` if the module does not say, as
+/// the C module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientUse {
     /// Sessions.
@@ -15,12 +16,12 @@ pub struct ClientUse {
     pub half_open: Option<u64>,
 }
 
-/// The use by all clients of this server, and what was refused since the module was loaded.
+/// The counts of this server's clients, and its refusals since the module was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerClients {
-    /// The use by all clients together.
+    /// The counts of all clients together.
     pub all: ClientUse,
-    /// The use by each address that has a session, by address.
+    /// The counts of the clients at each address that has a session, by address.
     pub by_address: Vec<(String, ClientUse)>,
     /// The limits that are set, by the names of their parameters without `max_`.
     pub limits: Vec<(&'static str, u64)>,

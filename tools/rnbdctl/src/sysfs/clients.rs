@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The use of this server by its clients, drains, and reservations.
+//! The counts of this server's clients, drains, and reservations.
 
 use std::path::Path as FilePath;
 
@@ -13,7 +13,7 @@ use crate::model::ServerClients;
 use crate::Result;
 
 impl System {
-    /// The use of this server by its clients.
+    /// The counts of this server's clients.
     pub fn server_clients(&self) -> Result<ServerClients> {
         let module = self.sys("module/rtrs_server");
         let folder = module.join("clients");

@@ -59,7 +59,7 @@ fn device(name: &str, disk: &str) -> ClientDevice {
     }
 }
 
-/// A machine on which all is well: a session with two paths and two devices.
+/// A machine without troubles: a session with two paths and two devices.
 fn well() -> Facts {
     let mut facts = Facts {
         now_us: 1_000_000_000,
@@ -98,7 +98,7 @@ fn well() -> Facts {
 }
 
 impl Facts {
-    /// The kernel has said that so many seconds ago.
+    /// Adds a line that the kernel has logged `seconds` ago.
     fn said(mut self, seconds: u64, message: &str) -> Self {
         self.log.push(Record {
             time_us: self
@@ -124,7 +124,7 @@ impl Facts {
     }
 }
 
-/// The troubles, by what they are called.
+/// The names of the troubles.
 fn names(facts: &Facts) -> Vec<&'static str> {
     let found = troubles(facts);
     found.iter().map(|trouble| trouble.trouble).collect()
@@ -139,7 +139,7 @@ fn only(facts: &Facts) -> Trouble {
 #[test]
 fn where_all_is_well_nothing_is_wrong() {
     assert_eq!(troubles(&well()), []);
-    // What is over is no trouble.
+    // A trouble that is over is not reported.
     let facts = well()
         .said(
             900,

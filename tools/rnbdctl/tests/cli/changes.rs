@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is written to the kernel's files.
+//! The texts that are written to the kernel's files.
 
 use crate::fake::client_path;
 use crate::fake::Fake;
@@ -57,7 +57,7 @@ fn map_finds_the_session_of_the_server_or_names_one() {
         "sessname=backup device_path=/dev/sdb path=ip:10.0.0.2"
     );
     assert!(said.contains("/dev/rnbd0  backup"), "{said}");
-    // The session is older, and keeps what it was set to.
+    // The session exists already, and keeps its value.
     assert_eq!(fake.read("sys/class/rtrs-client/backup/hold_io_ms"), "0\n");
     fake.write(MAP_DEVICE, "");
     fake.run(&["map", "[2001:db8::2]:vg/a", "-a", "ro"]);
@@ -87,7 +87,7 @@ fn map_finds_the_session_of_the_server_or_names_one() {
     fake.write("sys/module/rtrs_client/parameters/hold_io_ms", "0\n");
     fake.ok(&["map", "10.0.0.2:/dev/sdb", "--hold", "90s"]);
     assert_eq!(fake.read("sys/block/rnbd0/rnbd/hold_io_ms"), "90000");
-    // Of modules that have that time for the session only.
+    // Modules that have that time only for the session.
     std::fs::remove_file(fake.path("sys/block/rnbd0/rnbd/hold_io_ms")).unwrap();
     fake.ok(&["map", "10.0.0.2:/dev/sdb", "--hold", "1m"]);
     assert_eq!(
@@ -99,7 +99,7 @@ fn map_finds_the_session_of_the_server_or_names_one() {
 #[test]
 fn map_of_several_goes_on_after_a_failure() {
     let fake = Fake::typical();
-    // The kernel would have made the link.
+    // A real kernel would have made the link.
     let said = fake.run(&[
         "map", "-s", "backup", "/dev/sdb", "/dev/new", "vg/tape", "-o", "csv",
     ]);
@@ -146,7 +146,7 @@ fn unmap_one_and_all() {
         "{said}"
     );
     for device in ["rnbd0", "rnbd2", "rnbd10"] {
-        // Written over what is there, as nothing makes the file empty.
+        // The text is written over the old content, as nothing makes the file empty.
         let written = fake.read(&format!("sys/block/{device}/rnbd/unmap_device"));
         assert!(written.starts_with("force"), "{device}: {written}");
     }
@@ -275,7 +275,7 @@ fn a_path_of_two_sessions_is_ambiguous() {
         "{}",
         said.stderr
     );
-    // It carries no device.
+    // The session carries no device.
     fake.ok(&["path", "disconnect", "10.0.0.2", "-s", "second"]);
     assert!(fake
         .read(&client_path("second", UP, "disconnect"))
@@ -308,7 +308,7 @@ fn link_local_addresses_keep_their_interface() {
          devices = [\"/dev/sdb\"]\n\
          [[session]]\nname = \"new\"\npaths = [\"fe80::9%eth1@fe80::2%eth1\"]\ndevices = [\"x\"]\n",
     );
-    // Nothing happens after what is written.
+    // The written text has no effect in this tree, so the command fails.
     assert_eq!(fake.run(&["apply"]).code, 3);
     let written = fake.read("sys/class/rtrs-client/backup/add_path");
     assert!(written.starts_with("ip:fe80::1%eth0"), "{written}");
@@ -401,7 +401,7 @@ const DRAIN: &str = "sys/class/rnbd-server/ctl/drain";
 #[test]
 fn server_drain_writes_seconds_and_says_what_is_next() {
     let fake = Fake::typical();
-    // The kernel would put the numbers there.
+    // The kernel would write the numbers.
     fake.write(DRAIN, "--- 0 0\n");
     let said = fake.ok(&["server", "drain"]);
     assert_eq!(fake.read(DRAIN), "600 0 0\n");
@@ -460,7 +460,7 @@ fn server_drain_says_that_it_ended_before() {
         while std::fs::read_to_string(&file).unwrap() != "45 1 0\n" {
             std::thread::yield_now();
         }
-        // As the kernel's, it is never half there.
+        // As with the kernel's file, the text is always complete.
         let new = file.with_extension("new");
         std::fs::write(&new, "off\n").unwrap();
         std::fs::rename(new, file).unwrap();

@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 
 use crate::fake::Fake;
 
-/// A machine that has all it needs.
+/// A machine that has everything it needs.
 fn ready() -> Fake {
     let fake = Fake::typical();
     fake.write("proc/sys/kernel/osrelease", "7.3.4+deb13-amd64\n");
@@ -14,12 +14,12 @@ fn ready() -> Fake {
         "lib/modules/7.3.4+deb13-amd64/modules.dep",
         "updates/dkms/rnbd_client.ko.xz: updates/dkms/rtrs_core.ko.xz\nkernel/rnbd-server.ko:\n",
     );
-    // Whoever runs the test is reachable.
+    // The machine that runs the test can be reached.
     fake.rdma("rxe1", "lo", "127.0.0.1", 9000);
     fake
 }
 
-/// What is said of one check.
+/// The lines of a check.
 fn finding(fake: &Fake, args: &[&str], check: &str) -> Vec<String> {
     let said = fake.run(args);
     let mut lines = said.stdout.lines();
@@ -76,7 +76,7 @@ fn a_server_that_is_there() {
     }
 }
 
-/// A machine whose only RDMA device, not of RoCE, belongs to the interface to 127.0.0.0.
+/// A machine whose only RDMA device does not speak RoCE and belongs to the interface to 127.0.0.0.
 fn with_interface(link_layer: &str, node_type: &str) -> Fake {
     let fake = Fake::new();
     fake.load_client();

@@ -9,7 +9,7 @@ use crate::fake::Modules;
 const FILE: &str = "sys/block/rnbd0/rnbd/io_timeout_ms";
 const CONFIG: &str = "etc/rnbd/rnbd.toml";
 
-/// The command fails with this code, and says just that on standard error.
+/// The command fails with this code, and prints exactly this on standard error.
 fn fails(fake: &Fake, args: &[&str], code: i32, message: &str) {
     let said = fake.run(args);
     assert_eq!(
@@ -36,7 +36,7 @@ fn configure(fake: &Fake, device: &str) {
              devices = [{device}, \"/dev/sdc\", \"vg/tape\"]\nhold_io_ms = 0\n"
         ),
     );
-    // It is mapped so.
+    // The device is mapped as the file says.
     fake.write("sys/block/rnbd2/rnbd/access_mode", "rw\n");
     fake.write("sys/block/rnbd2/rnbd/state", "open\n");
 }
@@ -147,7 +147,7 @@ fn apply_writes_the_file_and_maps_nothing_again() {
     assert_eq!(fake.read("sys/block/rnbd0/rnbd/unmap_device"), "");
     assert_eq!(fake.read("sys/class/rnbd-client/ctl/map_device"), "");
     assert_eq!(fake.ok(&["apply"]), "nothing to do\n");
-    // Left as it is by a file that does not name it.
+    // A file that does not name the number leaves it as it is.
     configure(&fake, "\"/dev/sdb\"");
     assert_eq!(fake.ok(&["apply"]), "nothing to do\n");
     assert_eq!(fake.read(FILE), "30000");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is asked of a server, and what is made of its disks.
+//! The request to a server, and the list of its disks.
 
 use crate::fake::Fake;
 use crate::schema::Schema;
@@ -15,8 +15,8 @@ const DISKS: &str = "\
 16 512 ro,rw,migration 0 - - vg/new
 ";
 
-/// A machine whose server answers to `line` with these disks. The line is written over the
-/// beginning of the file, and read is what is behind it.
+/// A machine whose server answers `line` with these disks. The program writes the line over the
+/// beginning of the file, and reads the text behind it.
 fn machine(line: &str, disks: &str) -> Fake {
     let fake = Fake::typical();
     fake.write(FILE, &format!("{}{disks}", "?".repeat(line.len())));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes wrong: exit codes, and messages that say what, why and what to do.
+//! Errors: exit codes, and messages that say what failed, why, and what to do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -77,14 +77,14 @@ fn a_disk_needs_a_server() {
     fails(&fake, &["map", &format!("{name}:x")], 6, &parts);
     fails(&fake, &["discover", name], 6, &parts);
     fails(&fake, &["path", "add", "backup", name], 6, &parts);
-    // A disk of that name may be another one there.
+    // The other server may have another disk with that name.
     let parts = [
         "session backup leads to another address: ",
         "10.0.0.2",
         "path add backup",
     ];
     fails(&fake, &["map", "-s", "backup", "10.9.9.9:x"], 5, &parts);
-    // The C module cannot have requests wait.
+    // With the C module requests cannot wait.
     let why = ["cannot have requests wait", "C module"];
     fails(&fake, &["map", "10.0.0.9:x", "--hold", "5m"], 7, &why);
     assert_eq!(fake.read("sys/class/rnbd-client/ctl/map_device"), "");
@@ -251,7 +251,7 @@ fn modules_that_are_not_loaded() {
     ] {
         fails(&fake, args, 7, &["loaded"]);
     }
-    // These print that there is nothing, too.
+    // These commands also print that there is nothing.
     for args in [&["list"] as &[&str], &["stats"], &["list", "--client"]] {
         assert_eq!(fake.run(args).code, 7, "{args:?}");
     }
@@ -354,13 +354,14 @@ fn a_file_that_is_gone_is_named() {
 #[test]
 fn who_is_not_root_is_told() {
     let fake = Fake::typical();
-    // Anybody may enter the folder, and run the program.
+    // Every user may enter the folder, and run the program.
     let open = |path: &str, mode: u32| {
         fs::set_permissions(fake.path(path), fs::Permissions::from_mode(mode)).unwrap();
     };
     open("", 0o755);
     let program = fake.path("rnbdctl");
-    // By another process: a child of another test would keep the file open for writing.
+    // Another process copies the program: a child of another test would keep the file open for
+    // writing.
     let mut copy = std::process::Command::new("cp");
     copy.arg(env!("CARGO_BIN_EXE_rnbdctl")).arg(&program);
     assert!(copy.status().unwrap().success());

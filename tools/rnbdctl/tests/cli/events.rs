@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What changes, as it does.
+//! Changes as they happen.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -41,7 +41,7 @@ fn what_there_is_comes_first_if_asked_for() {
     );
     assert_eq!(fake.ok(&["events", "--for", "0"]), "");
     assert_eq!(fake.run(&["events", "-o", "csv"]).code, 2);
-    // What is mapped later is told later.
+    // Devices that are mapped later are reported later.
     assert_eq!(Fake::new().ok(&["events", "--for", "0", "-o", "json"]), "");
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rnbdctl fabric test` with what a module would have found.
+//! `rnbdctl fabric test` with findings of a module.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ const GOOD: &str = "step 1 7 connect\ndevice rxe0\nmtu 1024 1024\nserver-cpus 2\
     case wrong-key 0 ok 30\nsession 126976 2 63\nlatency write 1 1000 100 200 300 4000\n\
     latency read 1 1000 110 210 310 4000\nbandwidth write 4096 1048576 2000000\n";
 
-/// A machine whose module has found this.
+/// A machine whose module has these findings.
 fn found(result: &str) -> Fake {
     let fake = Fake::new();
     fake.write(&format!("{FOLDER}/run"), "");
@@ -103,7 +103,7 @@ fn mapped_disks_are_not_disturbed() {
     let fake = Fake::typical();
     fake.write(&format!("{FOLDER}/run"), "");
     fake.write(&format!("{FOLDER}/result"), &format!("{GOOD}end 0\n"));
-    // The server of the session "backup".
+    // This is the server of the session "backup".
     let said = fake.run(&["fabric", "test", "10.0.1.2"]);
     assert_eq!(said.code, 5, "{said:?}");
     let says =
@@ -111,6 +111,6 @@ fn mapped_disks_are_not_disturbed() {
     assert!(says, "{said:?}");
     assert_eq!(fake.read(&format!("{FOLDER}/run")), "");
     fake.ok(&["fabric", "test", "10.0.1.2", "--with-mapped-disks"]);
-    // Nothing is mapped from there.
+    // No disk is mapped from that server.
     fake.ok(&["fabric", "test", "192.0.2.77"]);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A tree of files as the kernel's, and the program run on it.
+//! A tree of files like the kernel's, on which the program runs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -11,12 +11,13 @@ use assert_cmd::Command;
 use rnbdctl::System;
 use tempfile::TempDir;
 
-/// The tree. Its files are ordinary ones: what is written to them stays, and nothing happens.
+/// The tree. Its files are ordinary: they keep the text that is written to them, and nothing else
+/// happens.
 pub(crate) struct Fake {
     root: TempDir,
 }
 
-/// What the program said.
+/// The output of the program.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: i32,
@@ -24,7 +25,7 @@ pub(crate) struct Said {
     pub(crate) stderr: String,
 }
 
-/// Whose modules a session is of.
+/// The modules of a session: in Rust or in C.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Modules {
     Rust,
@@ -43,8 +44,8 @@ impl Fake {
         fake
     }
 
-    /// One with a mapped device, an exported one and an RDMA device, as an administrator who tries
-    /// RNBD on one machine has it.
+    /// A machine with a mapped device, an exported device and an RDMA device, as an administrator
+    /// has it who tries RNBD on one machine.
     pub(crate) fn typical() -> Self {
         let fake = Self::new();
         fake.load_client();
@@ -90,12 +91,12 @@ impl Fake {
         fs::write(path, text).expect(name);
     }
 
-    /// What is in a file.
+    /// The content of a file.
     pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).expect(name)
     }
 
-    /// Makes a file one that refuses to be written to, with ENOSPC.
+    /// Makes a file refuse writes, with ENOSPC.
     pub(crate) fn refuse(&self, name: &str) {
         let path = self.path(name);
         fs::remove_file(&path).expect(name);
@@ -138,7 +139,7 @@ impl Fake {
             write("reconnect", "");
             write("remove_path", "");
             write("stats/rdma", "10 40960 20 81920 3 1\n");
-            // The C module begins to count there.
+            // The C module begins to count at -1.
             let reconnects = match modules {
                 Modules::Rust => "2 5\n",
                 Modules::C => "-1 5\n",
@@ -175,7 +176,7 @@ impl Fake {
         }
     }
 
-    /// A mapped device, with the files that it has with any modules.
+    /// A mapped device, with the files that it has with all modules.
     pub(crate) fn device(&self, name: &str, session: &str, device_path: &str, bytes: u64) {
         let write = |file: &str, text: &str| self.write(&format!("sys/block/{name}/{file}"), text);
         write("size", &format!("{}\n", bytes / 512));
@@ -267,7 +268,8 @@ impl Fake {
         Said::of(&mut command)
     }
 
-    /// Runs the program, which must succeed and say nothing on standard error; gives what it said.
+    /// Runs the program, which must succeed without output on standard error. Returns its standard
+    /// output.
     pub(crate) fn ok(&self, args: &[&str]) -> String {
         let said = self.run(args);
         assert_eq!(
@@ -286,7 +288,7 @@ impl Fake {
 }
 
 impl Said {
-    /// What a command says.
+    /// The output of a command.
     pub(crate) fn of(command: &mut Command) -> Self {
         let output = command.output().expect("the program runs");
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("UTF-8");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The JSON output, against its schema.
+//! The JSON output, checked with its schema.
 
 use serde_json::Value;
 
@@ -144,7 +144,7 @@ fn what_the_module_does_not_say_of_timeouts_is_null() {
         assert_eq!(old["device"][field], Value::Null, "{field}: {old}");
     }
     let fake = Fake::typical();
-    // No limit that there can be.
+    // These are not valid limits.
     for text in ["-1\n", "999\n", "86400001\n", "x\n", "\n"] {
         fake.write("sys/block/rnbd0/rnbd/io_timeout_ms", text);
         fake.write("sys/block/rnbd0/rnbd/io_timeouts", "-1\n");

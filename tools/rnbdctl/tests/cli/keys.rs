@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The files of keys.
+//! The key files.
 
 use std::os::unix::fs::PermissionsExt;
 

@@ -16,7 +16,7 @@ const SERVER: &str = "sys/class/rnbd-server/ctl/devices/sda/sessions/web/latency
 const CLIENT_STAGES: [&str; 3] = ["wait", "remote", "whole"];
 const SERVER_STAGES: [&str; 4] = ["queue", "disk", "response", "whole"];
 
-/// Writes the histograms of a device: of reads the same in each stage, of others nothing.
+/// Writes the histograms of a device: the same reads in each stage, and no other requests.
 fn histograms(fake: &Fake, folder: &str, stages: &[&str], reads: &str) {
     for stage in stages {
         fake.write(&format!("{folder}/read_{stage}"), reads);
@@ -31,18 +31,19 @@ fn machine() -> Fake {
     let fake = Fake::typical();
     for (folder, stages) in [(CLIENT, &CLIENT_STAGES[..]), (SERVER, &SERVER_STAGES[..])] {
         fake.write(&format!("{folder}/seconds"), "");
-        // What was counted for somebody else.
+        // Requests that were counted for another program.
         histograms(&fake, folder, stages, "requests 1\nns 5000\n4096 1\n");
     }
     fake
 }
 
-/// Runs the program for a second, in which requests come to an end.
+/// Runs the program for a second, during which requests end.
 fn measured(fake: &Fake, args: &[&str]) -> Said {
     let all = [&["latency", "--seconds", "1"][..], args].concat();
     thread::scope(|scope| {
         scope.spawn(|| {
-            // After the first look and before the last one: nothing tells of a look.
+            // The files change after the first read and before the last. The test does not see the
+            // reads, so it waits.
             thread::sleep(Duration::from_millis(500));
             let text = "requests 4\nns 11000\n1280 2\n2048 1\n4096 1\n";
             histograms(fake, CLIENT, &CLIENT_STAGES, text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What people and scripts read: tables and CSV.
+//! The output for people and scripts: tables and CSV.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ fn tables_of_a_machine_that_is_both() {
     assert_snapshot!(Fake::typical().ok(&["list"]));
 }
 
-/// What is printed without modules, which is an error.
+/// The output without modules, which is an error.
 fn without(args: &[&str]) -> String {
     let said = Fake::new().run(args);
     assert_eq!(said.code, 7, "{said:?}");

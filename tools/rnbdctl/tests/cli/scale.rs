@@ -23,7 +23,7 @@ fn thousand() -> Fake {
     fake
 }
 
-/// The calls of read() of this thread so far.
+/// The number of read() calls of this thread so far.
 fn reads() -> usize {
     let text = fs::read_to_string("/proc/thread-self/io").expect("the kernel counts");
     let line = text.lines().find_map(|line| line.strip_prefix("syscr: "));
@@ -38,7 +38,7 @@ fn a_device_costs_twelve_reads() {
     let cost = reads() - before;
     assert_eq!(client.devices.len(), DEVICES);
     assert_eq!(client.devices[999].name, "rnbd999");
-    // Some more for the session, and for counting.
+    // Some more reads are for the session, and for counting.
     assert!(cost <= 12 * DEVICES + 60, "{cost} reads");
 }
 
@@ -49,11 +49,11 @@ fn a_list_does_not_take_seconds() {
     let text = fake.ok(&["list", "devices"]);
     let took = begin.elapsed();
     assert_eq!(text.lines().count(), DEVICES + 1);
-    // A tenth of a second when nothing else runs; this is only to notice the absurd.
+    // The list takes a tenth of a second when nothing else runs. This only notices extreme times.
     assert!(took < Duration::from_secs(20), "{took:?}");
 }
 
-/// `cargo test --release -- --ignored --nocapture`
+/// Run it with `cargo test --release -- --ignored --nocapture`.
 #[test]
 #[ignore = "measures, and only a release build is worth it"]
 fn time_of_a_list() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Checks JSON against `schema.json`: the part of JSON Schema that it uses, and that all fields
-//! there are, are described.
+//! Checks JSON with `schema.json`. It knows the part of JSON Schema that the file uses, and also
+//! checks that all fields are described.
 
 use serde_json::Value;
 
@@ -14,12 +14,12 @@ impl Schema {
         Self(serde_json::from_str(text).expect("schema.json is JSON"))
     }
 
-    /// Whether `value` is what `$defs/name` describes; else where it is not.
+    /// Checks that `value` is as `$defs/name` describes; the error names the place where it is not.
     pub(crate) fn check(&self, name: &str, value: &Value) -> Result<(), String> {
         self.is(value, &self.definition(name), name)
     }
 
-    /// Whether the schema lists `$defs/name` as one of a subcommand.
+    /// Whether the schema lists `$defs/name` as the output of a subcommand.
     pub(crate) fn has(&self, name: &str) -> bool {
         let reference = Value::from(format!("#/$defs/{name}"));
         let listed = self.0["anyOf"].as_array().expect("anyOf");

@@ -15,7 +15,7 @@ const CONFIG: &str = "[parameters.rtrs_server]\nsess_queue_depth = 128\n\
                       [parameters.rnbd_server]\ndev_search_path = \"/dev\"\n\
                       [[export]]\nclients = [\"192.0.2.0/24\"]\ndevices = [\"/dev/vg/*\"]\n";
 
-/// A machine whose modprobe notes what it is told, and makes the files of a module.
+/// A machine whose modprobe notes its arguments, and makes the files of a module.
 fn machine() -> Fake {
     let fake = Fake::new();
     fake.write(FILE, CONFIG);
@@ -106,8 +106,8 @@ fn what_runs_keeps_its_parameters_and_says_so() {
     assert_eq!(value["remarks"].as_array().unwrap().len(), 1);
 }
 
-/// What a run without `--dry-run` gives the kernel is tried on machines that may forget it
-/// (`selftests/server_apply.py`).
+/// A run without `--dry-run` changes the kernel's keys, and is tested on machines where that does
+/// no harm (`selftests/server_apply.py`).
 #[test]
 fn a_dry_run_shows_keys_and_what_is_not_there() {
     let fake = machine();

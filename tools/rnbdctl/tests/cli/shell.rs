@@ -22,7 +22,7 @@ fn shells_are_told_to_ask_the_program() {
     }
 }
 
-/// What the program offers for the last of these words, as bash asks for it.
+/// The program's completions for the last of these words, as bash asks for them.
 fn offered(fake: &Fake, words: &[&str]) -> Vec<String> {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rnbdctl"));
     command

@@ -81,7 +81,7 @@ fn a_difference_is_shown_and_then_made_once() {
         .unwrap()
         .starts_with("1000"));
     let after = machine.files();
-    // The files keep the end of what was longer, which the kernel's do not.
+    // These files keep the end of a longer old text; the kernel's files do not.
     machine.write(
         "sys/class/rtrs-client/storage/mpath_policy",
         "round-robin (RR: 0)\n",
@@ -139,7 +139,7 @@ fn a_broken_file_changes_nothing_and_says_where() {
         (CONFIG.replace(']', ""), ""),
         ("[session".to_owned(), ":1:9: "),
     ] {
-        // What would otherwise be done.
+        // A valid file would change this.
         let file = machine.config(&text.replace("min-inflight", "round-robin"));
         let before = machine.files();
         let told = format!("{}{told}", file.display());

@@ -86,7 +86,8 @@ fn rates_of_a_machine_that_changes() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    // Whenever the two samples are taken, rnbd0 has done more and rnbd1 has gone or is going.
+    // Whenever the program takes its two samples, rnbd0 has done more requests, and rnbd1 is gone
+    // or is going.
     let mut reads = 100;
     let mut child = Some(child);
     let output = loop {
@@ -247,7 +248,7 @@ fn a_file_for_the_node_exporter() {
     );
     let mut nowhere = machine.rnbdctl(&["exporter", "--textfile", "/nowhere/rnbd.prom"]);
     nowhere.assert().code(3);
-    // And again and again.
+    // The file is written again and again.
     let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("rnbdctl"))
         .args([
             "exporter",

@@ -71,7 +71,7 @@ impl Machine {
         }
     }
 
-    /// So many reads of 4 KiB, each of which took a millisecond.
+    /// Sets the counters to this many reads of 4 KiB, each of which took a millisecond.
     pub(crate) fn stat(&self, number: u32, reads: u64) {
         let text = format!(
             "{reads} 0 {} {reads} 0 0 0 0 2 {reads} {reads} 0 0 0 0 0 0\n",
@@ -87,7 +87,7 @@ impl Machine {
     pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
         let file = self.path().join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
-        // Whole at any time, for those who read meanwhile.
+        // The file is whole at any time, for programs that read it meanwhile.
         let new = file.with_extension("new");
         fs::write(&new, text).unwrap();
         fs::rename(&new, &file).unwrap();
@@ -104,7 +104,7 @@ impl Machine {
         command
     }
 
-    /// Every file and what is in it.
+    /// Every file and its content.
     pub(crate) fn files(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut folders = vec![self.path().to_path_buf()];

@@ -54,7 +54,7 @@ storage: (a new session)
     assert_eq!(sets, [&set], "c begins with 0");
     assert_eq!(list(&model, &config, true), "nothing to do\n");
 
-    // How long requests wait is another such number.
+    // The time that requests wait is such a number, too.
     let held = read(&LIMITED.replace("\"b\"", "{ path = \"b\", hold_io_ms = 0 }"));
     assert_eq!(
         list(&model, &held, true),
@@ -64,7 +64,7 @@ storage: (a new session)
     assert_eq!(device(&model, "b").hold_io_ms, Some(0));
     assert_eq!(list(&model, &held, true), "nothing to do\n");
 
-    // One more device of a session that is there.
+    // A further device of an existing session.
     let more = read(&LIMITED.replace("\"b\"", "\"b\", { path = \"d\", io_timeout_ms = 5000 }"));
     assert_eq!(
         list(&model, &more, true),
@@ -154,7 +154,7 @@ fn a_device_in_use_gets_it_though_it_cannot_be_mapped_again() {
 fn a_module_that_does_not_have_it_is_told_of() {
     let (model, config) = (Arc::new(Model::new()), read(LIMITED));
     model.with(|inner| inner.is_c = true);
-    // As the first device of a session, as a further one, and when nothing else is to do.
+    // First with a first and a further device of a session, then when nothing else is to do.
     for _ in 0..2 {
         let summary = once(&model, &config);
         assert_eq!(failures(&summary), [""; 0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What sessions have that the file does not speak of, and host names.
+//! Values of sessions that the file does not name, and host names.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn names_are_looked_up_whenever_it_is_tried() {
         let paths = ["10.0.0.2", "10.0.1.2", "10.0.2.2"].map(path).to_vec();
         inner.names.insert("storage1".into(), paths);
         inner.down.insert("ip:10.0.0.2".into());
-        // Another server's.
+        // This address is another server's.
         inner
             .refused
             .insert("ip:10.0.2.2".into(), Kind::Unreachable);
