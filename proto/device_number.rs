@@ -5,7 +5,7 @@
 //! A number is given to another device as late as possible. A request names its device by number,
 //! and a request of a failed path may be handled after its device was closed.
 
-/// The numbers that a session uses before it uses a number again.
+/// A session uses this many numbers before it uses a number again.
 pub const FRESH: usize = 1024;
 
 /// The number for the next device. The numbers from 0 to `len - 1` have been given so far, `last`

@@ -2,7 +2,7 @@
 
 //! The sizes that a test tries: those around every boundary.
 
-/// Room for the sizes; there are at most so many.
+/// The most sizes of a test.
 const MAX: usize = 24;
 
 /// Sizes in bytes, each once, from small to large.
