@@ -86,7 +86,7 @@ pub enum Fault {
     Refused,
     /// The two ports have different MTUs.
     Mtu,
-    /// Large packets do not arrive, though the MTUs are the same.
+    /// Large packets do not arrive, and different MTUs are not the known reason.
     LargePackets,
     /// Bytes were wrong, and no checksum noticed.
     Corruption,

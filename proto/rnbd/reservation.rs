@@ -193,8 +193,8 @@ impl Reservation {
 
     /// The machine's key is not looked at; only with [`Action::Register`].
     pub const IGNORE_KEY: u16 = 1 << 0;
-    /// The reservation outlives the server. A server refuses the flag, as it keeps no reservation
-    /// when it ends.
+    /// The reservation outlives the server (APTPL of SPC-4). Servers refuse the flag, since a
+    /// client does not know whether its server keeps reservations.
     pub const PERSIST: u16 = 1 << 1;
 
     /// The message of a command with the number `sequence`. `abort` only changes `Preempt`.

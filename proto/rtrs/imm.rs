@@ -77,8 +77,8 @@ pub enum Imm {
         /// The path's [`path_number`].
         path: u32,
     },
-    /// The server's user has news, which the client's user asks for when the doorbell rings (server
-    /// to client); only with [`FEATURE_DOORBELL`](super::FEATURE_DOORBELL).
+    /// A doorbell: the server's user has something to tell, and the client's user asks for it
+    /// (server to client); only with [`FEATURE_DOORBELL`](super::FEATURE_DOORBELL).
     Doorbell {
         /// A number of the user, below 2^28; the transport does not look at it.
         number: u32,

@@ -34,7 +34,7 @@ const CHANGE: &[Meaning] = &[meaning(
 )];
 
 /// Disconnects a path of this client, if it is up, and connects it again. Blocks until it is
-/// connected.
+/// connected, or has failed to connect.
 pub fn reconnect(path: &Path) -> Result {
     write_one(
         path,

@@ -45,7 +45,7 @@ const SET: &[Meaning] = &[meaning(
     "",
 )];
 
-/// Adds a path and connects it. Blocks until it is connected.
+/// Adds a path and connects it. Blocks until it is connected, or has failed to connect.
 pub fn add_path(session: &ClientSession, path: &PathAddress) -> Result {
     let path = path_text(path);
     let what = format!("adding path {path} to session {}", session.name);

@@ -44,8 +44,8 @@ pub struct ClientDevice {
     pub io_mode: Option<Option<IoMode>>,
     /// Whether the device works.
     pub state: DeviceState,
-    /// Whether the server's administrator has closed the device. Then only a request to open this
-    /// very device opens it again.
+    /// Whether the server's administrator has closed the device. Then only a remap of this very
+    /// device opens it again.
     pub closed_by_server: bool,
     /// The size in bytes.
     pub size_bytes: Option<u64>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The present troubles of mapped devices: since when they last, and what to do.
+//! The present troubles of mapped devices: their time, and what to do.
 //!
 //! - [`facts`]: the facts: the kernel's files, its log, and the configuration file.
 //! - [`paths`], [`devices`]: the troubles that follow from the facts, as plain data.
@@ -31,7 +31,7 @@ pub struct Trouble {
     pub session: Option<String>,
     /// The problem, in words.
     pub problem: String,
-    /// The time since when the trouble lasts, in seconds, if the kernel's log tells.
+    /// The time that the trouble has lasted, in seconds, if the kernel's log tells.
     pub for_seconds: Option<u64>,
     /// The kernel's messages about the trouble.
     pub kernel: Vec<String>,
