@@ -116,7 +116,7 @@ impl Modes {
 /// A disk that a client could open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundDisk<'a> {
-    /// The path, as an open message names it; [`Name::check`] accepts it.
+    /// The path, as an open message names it; [`Name::new`] accepts it.
     pub path: &'a [u8],
     /// The worldwide name.
     pub wwid: Wwid,
