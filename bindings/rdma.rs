@@ -7,12 +7,12 @@
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 //!
-//! What outlives what is fixed by ownership: a [`QueuePair`] owns its [`cm::Id`] and holds its
+//! Lifetimes follow from ownership. A [`QueuePair`] owns its [`cm::Id`] and holds its
 //! [`CompletionQueue`] and its [`ProtectionDomain`], which hold the [`Device`]. Buffers and memory
 //! regions belong to a protection domain and are released with it at the earliest, see
-//! [`pd::Retained`]; what is posted on a queue pair names memory of its domain only. Memory of a
-//! [`ScatterTable`](crate::scatterlist::ScatterTable) goes back to its user sooner: a
-//! [`MemoryRegion`] knows when no request and no key reaches it any more, see [`mr`].
+//! [`pd::Retained`]. A work request names only memory of the domain of its queue pair. The memory
+//! of a [`ScatterTable`](crate::scatterlist::ScatterTable) goes back to its user sooner: a
+//! [`MemoryRegion`] knows when no request and no key reaches the memory any more, see [`mr`].
 
 pub mod access;
 pub mod batch;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a registration gives.
+//! The access that a registration gives.
 //!
 //! Would be: part of `rust/kernel/rdma/mr.rs`.
 
@@ -10,10 +10,10 @@ use crate::{
     prelude::*, //
 };
 
-/// What the peer may do with registered memory.
+/// The access of the peer to registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Nothing: it is only for work requests of this end.
+    /// None: only work requests of this end use the memory.
     Local,
     /// Read.
     RemoteRead,
@@ -35,7 +35,7 @@ impl Access {
         flags as c_int
     }
 
-    /// Whether it may be given to memory that is mapped for `direction`.
+    /// Whether memory that is mapped for `direction` may be registered with this access.
     #[inline]
     pub(super) fn suits(self, direction: Direction) -> bool {
         match self {

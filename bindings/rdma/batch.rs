@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Send-side work requests that are collected, and then posted at once.
+//! Batches: send-side work requests that are collected, and then posted at once.
 //!
 //! Would be: part of `rust/kernel/rdma/wr.rs`.
 
@@ -33,8 +33,8 @@ use core::{
     ptr, //
 };
 
-/// Room for up to `N` send-side work requests, with `S` scatter entries in all; on the stack, from
-/// where it is not to be moved in the IO path.
+/// Room for up to `N` send-side work requests, with `S` scatter entries in all. The room is on the
+/// stack; the IO path must not move it, as that would copy it.
 pub struct SendRoom<const N: usize, const S: usize> {
     requests: [MaybeUninit<Request>; N],
     regions: [MaybeUninit<*const mr::Raw>; N],
@@ -42,7 +42,7 @@ pub struct SendRoom<const N: usize, const S: usize> {
 }
 
 impl<const N: usize, const S: usize> SendRoom<N, S> {
-    /// Nothing is in use.
+    /// Room without requests.
     pub const EMPTY: Self = Self {
         requests: [const { MaybeUninit::uninit() }; N],
         regions: [const { MaybeUninit::uninit() }; N],
@@ -52,29 +52,30 @@ impl<const N: usize, const S: usize> SendRoom<N, S> {
 
 /// Send-side work requests, which are posted at once and carried out in order.
 ///
-/// First the entries of a request are added, then the request. What the entries name stays as long
+/// First the entries of a request are added, then the request. The memory of an entry stays as long
 /// as the protection domain, or a [`MemoryRegion`] knows of the request. The methods fail with
 /// `ENOSPC` if there is no room, and with `EINVAL` if the requests would name memory of several
-/// domains. `signaled` asks for a completion; a request that fails completes in any case.
+/// domains. `signaled` asks for a completion. A request that fails completes in any case.
 ///
-/// The counts are not part of the room: the driver gets an address in the room, so the compiler has
-/// to store everything there.
+/// The counts are not part of the room, so that they can stay in registers: the driver gets an
+/// address in the room, so the compiler has to store all of the room in memory.
 ///
 /// # Invariants
 ///
 /// - The first `len` of the `requests` in `room` are initialised as requests of the type that their
-///   opcode names, except for what [`Self::link()`] sets. `next` of each is null, and `wr_id` holds
-///   a [`WrId`], or [`OF_REGION`] and then its place in `regions` is set.
+///   opcode names, except for what [`Self::link()`] sets. `next` of each is null. `wr_id` of each
+///   holds a [`WrId`], or [`OF_REGION`]; then the element of `regions` with the same index is set.
 /// - The first `added` of the `entries` are initialised. Together the requests have the first
 ///   `taken` of them, in this order.
-/// - Entries that name memory of a table are part of a request, and the region that has mapped the
+/// - An entry that names memory of a table is part of a request, and the region that has mapped the
 ///   table is in use for sending.
 /// - `registering` is null, or the region of the only request that registers a region that is not
 ///   permanent.
-/// - The entries and the regions of the requests, of `regions` and `registering` are of the domain
-///   with the serial number `domain`; if it is 0 there are neither.
-/// - The requests may be posted on the queue pair with the serial number `queue_pair`, or on any of
-///   the domain if that is 0.
+/// - The entries, and the regions of the requests, in `regions` and in `registering`, are of the
+///   domain with the serial number `domain`. If `domain` is 0, there are neither entries nor
+///   regions.
+/// - The requests may be posted on the queue pair with the serial number `queue_pair`. If that is
+///   0, they may be posted on any queue pair of the domain.
 pub struct SendBatch<'a, const N: usize, const S: usize> {
     room: &'a mut SendRoom<N, S>,
     len: usize,
@@ -85,15 +86,16 @@ pub struct SendBatch<'a, const N: usize, const S: usize> {
     queue_pair: u64,
 }
 
-/// In place of a [`WrId`]: the completion is the region's.
+/// In place of a [`WrId`]: the completion goes to the region.
 const OF_REGION: u64 = u64::MAX;
 
 /// Some requests of a batch were not posted.
 #[derive(Clone, Copy, Debug)]
 pub struct Unposted {
-    /// The first of them; nothing if the driver does not say, or not for certain.
+    /// The first request that was not posted; `None` if the driver does not say, or if what it says
+    /// is not reliable.
     pub first: Option<usize>,
-    /// Why.
+    /// The cause.
     pub error: Error,
 }
 
@@ -140,7 +142,7 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         self.len == 0
     }
 
-    /// Whether there is room for so many more requests with so many entries in all.
+    /// Whether there is room for `requests` more requests with `entries` entries in all.
     #[inline(always)]
     pub fn has_room(&self, requests: usize, entries: usize) -> bool {
         requests <= N - self.len && entries <= S - self.taken
@@ -156,18 +158,18 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
             .get_mut(self.added)
             .ok_or(ENOSPC)?
             .write(entry);
-        // INVARIANT: One more is initialised, and it is of the domain.
+        // INVARIANT: The entry is initialised, and it is of the domain.
         self.added = self.added.wrapping_add(1);
         Ok(())
     }
 
-    /// Adds `count` entries of the domain with this serial number to the next request: `write` puts
-    /// them at the address that it gets. False, and none is added, if there is no room for them, or
+    /// Adds `count` entries of the domain with the serial number `domain` to the next request:
+    /// `write` writes them to its argument. False, and no entry is added, if there is no room, or
     /// if the batch names memory of another domain.
     ///
     /// # Safety
     ///
-    /// `write` must write that many entries, of memory as [`Sge`] says.
+    /// `write` must write `count` entries, of memory that is mapped as [`Sge`] requires.
     #[inline(always)]
     unsafe fn add_from(
         &mut self,
@@ -195,8 +197,8 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         self.added.wrapping_sub(self.taken)
     }
 
-    /// The domain of the batch once memory of the domain with this serial number is added: that
-    /// number. `EINVAL` if the batch names memory of another domain.
+    /// Checks that the batch may name memory of the domain with the serial number `domain`, and
+    /// returns that number. `EINVAL` if the batch names memory of another domain.
     #[inline(always)]
     pub(super) fn common_domain(&self, domain: u64) -> Result<u64> {
         if self.domain == domain || self.domain == 0 {
@@ -209,7 +211,7 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
     /// Forgets the entries that were added since the last request.
     #[inline(always)]
     pub fn reset(&mut self) {
-        // INVARIANT: Those of the requests are not touched.
+        // INVARIANT: The entries of the requests stay.
         self.added = self.taken;
         if self.len == 0 {
             // INVARIANT: There are neither requests nor entries.
@@ -217,7 +219,7 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         }
     }
 
-    /// Forgets all.
+    /// Forgets all requests and entries.
     #[inline(always)]
     pub fn clear(&mut self) {
         // INVARIANT: There are no requests and no entries.
@@ -229,8 +231,8 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         self.queue_pair = 0;
     }
 
-    /// RDMA write of the entries that were added since the last request to the peer's memory, which
-    /// the peer does not notice (`IB_WR_RDMA_WRITE`).
+    /// RDMA write of the entries that were added since the last request to the peer's memory,
+    /// without a completion at the peer (`IB_WR_RDMA_WRITE`).
     #[inline]
     pub fn rdma_write(&mut self, id: WrId, signaled: bool, remote: RemoteMemory) -> Result {
         let count = self.pending();
@@ -253,13 +255,15 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         self.push(rdma(wr, remote), count)
     }
 
-    /// As [`Self::write_with_imm()`], of the memory of `table`, which `region` has mapped, and of
-    /// `last` behind it. The table stays mapped until the write has completed, of which
-    /// [`Handler::region_completed()`](super::cm::Handler::region_completed) tells.
+    /// As [`Self::write_with_imm()`], of the memory of `table`, which `region` has mapped, and then
+    /// of `last`. The table stays mapped until
+    /// [`Handler::region_completed()`](super::Handler::region_completed) tells that the write has
+    /// completed.
     ///
     /// False, and nothing is added, if the request would have more than `limit` entries or more
-    /// than there is room for, if another region has mapped the table, or if its memory is not to
-    /// be sent. `EBUSY` if a device uses the table already, `EINVAL` if entries were added before.
+    /// than there is room for, if another region has mapped the table, or if its memory must not be
+    /// sent. `EBUSY` if a device uses the table already. `EINVAL` if entries were added before, if
+    /// there is no room for a request, or if `limit` is 0.
     pub fn write_table(
         &mut self,
         table: &ScatterTable,
@@ -273,16 +277,16 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         if self.pending() != 0 || self.len >= N {
             return Err(EINVAL);
         }
-        // Before the entries are read: from here on the table cannot be unmapped.
+        // Before the entries are read, as the table cannot be unmapped from here on.
         let direction = region.begin_sending()?;
         let (domain, mapped) = (region.domain(), table.mapped_by(region.serial()));
         let added = match mapped {
             Some((list, count))
                 if count as usize <= limit && direction.permits(Direction::ToDevice) =>
             {
-                // SAFETY: That many DMA entries are mapped for the domain, and the region is in use
-                // for sending. The entries are taken away below, or become part of a request with
-                // the region's `cqe`.
+                // SAFETY: `count` DMA entries are mapped for the domain, and the region is in use
+                // for sending. The added entries are forgotten below, or become part of a request
+                // with the region's `cqe`.
                 unsafe {
                     self.add_from(count as usize, domain.serial(), |out| {
                         let lkey = domain.local_dma_lkey();
@@ -324,13 +328,13 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         self.push(plain(wr), count)
     }
 
-    /// Send without data that invalidates a registration of the peer, named by its `rkey`
+    /// Send without data that invalidates the registration of the peer with the key `rkey`
     /// (`IB_WR_SEND_WITH_INV`).
     pub fn send_with_invalidate(&mut self, id: WrId, signaled: bool, rkey: u32) -> Result {
         self.push(plain(send_wr(SEND_WITH_INV, id, signaled, 0, rkey)), 0)
     }
 
-    /// Registers `region` (`IB_WR_REG_MR`): its key gives `access` to its memory then. A batch
+    /// Registers `region` (`IB_WR_REG_MR`): then its key gives `access` to its memory. A batch
     /// registers at most one region with a table, and any number of permanent regions, whose memory
     /// stays as long as the domain.
     ///
@@ -351,35 +355,36 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
             if !self.registering.is_null() {
                 return Err(ENOSPC);
             }
-            // INVARIANT: No queue pair but that gets the request; it is 0 or that of the batch.
+            // INVARIANT: The request may be posted on the queue pair that `begin_registering()`
+            // returns, which is 0 or that of the batch.
             self.queue_pair |= region.begin_registering(access, self.queue_pair)?;
-            // INVARIANT: Of the domain, and of the request that is made now.
+            // INVARIANT: The region is of the domain, and is that of the request which is made now.
             self.registering = region.raw();
         }
         let wr = send_wr(REG_MR, id, signaled, 0, 0);
         self.push(reg(wr, region.as_raw(), region.rkey(), access), 0)
     }
 
-    /// Takes away the access that [`Self::register()`] gave (`IB_WR_LOCAL_INV`). The batch has to
-    /// be posted on the queue pair of the registration.
+    /// Ends the access that [`Self::register()`] gave (`IB_WR_LOCAL_INV`). The batch must be posted
+    /// on the queue pair of the registration.
     ///
-    /// The table may be unmapped when this has completed without an error, of which
-    /// [`Handler::region_completed()`](super::cm::Handler::region_completed) tells. `EBUSY` if the
-    /// region is not registered, or not any more.
+    /// The table may be unmapped when
+    /// [`Handler::region_completed()`](super::Handler::region_completed) has told that the request
+    /// completed without an error. `EBUSY` if the region is not registered, or not any more.
     pub fn invalidate(&mut self, region: &MemoryRegion) -> Result {
         if self.len >= N || self.queue_pair != 0 {
             return Err(ENOSPC);
         }
         self.domain = self.common_domain(region.domain().serial())?;
-        // INVARIANT: Until the queue pair has it no other one gets the request.
+        // INVARIANT: The request may be posted on the queue pair of the registration only.
         self.queue_pair = region.begin_ending()?;
         let wr = send_wr(LOCAL_INV, WrId(0), true, 0, region.rkey());
         self.push_of_region(plain(wr), 0, region)
     }
 
     /// Ends the access that the key `rkey` of a permanent region gives (`IB_WR_LOCAL_INV`). The
-    /// state of the region stays the same; for a region with a table [`Self::invalidate()`] is
-    /// needed, or the table stays mapped until the domain is drained.
+    /// state of the region stays the same. So a region with a table needs [`Self::invalidate()`];
+    /// otherwise its table stays mapped until the domain is drained.
     pub fn invalidate_key(&mut self, id: WrId, signaled: bool, rkey: u32) -> Result {
         self.push(plain(send_wr(LOCAL_INV, id, signaled, 0, rkey)), 0)
     }
@@ -402,23 +407,23 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
     /// of the batch.
     #[inline(always)]
     fn push(&mut self, request: Request, count: usize) -> Result {
-        // INVARIANT: The callers pass complete requests, and have set the region if the request has
-        // its completion.
+        // INVARIANT: The callers pass complete requests. If the completion goes to a region, the
+        // caller has set the element of `regions`.
         self.room
             .requests
             .get_mut(self.len)
             .ok_or(ENOSPC)?
             .write(request);
         self.len = self.len.wrapping_add(1);
-        // INVARIANT: These are the request's.
+        // INVARIANT: The next `count` entries are those of the request.
         self.taken = self.taken.wrapping_add(count);
         Ok(())
     }
 
-    /// Links the requests, looks their completions up, and shows them where their entries are;
-    /// returns the first. To be called once. `EINVAL` if there are none, if there is no such name,
-    /// if a request has more than `max_send_sge` entries, for which drivers trust that there is
-    /// room, or if the requests are for another domain or another queue pair.
+    /// Links the requests, sets their `wr_cqe` and their list of entries, and returns the first
+    /// request. To be called once. `EINVAL` if there are no requests, if a work request id is out
+    /// of range, if a request has more than `max_send_sge` entries, which drivers do not check, or
+    /// if the requests are for another domain or another queue pair.
     #[inline(always)]
     pub(super) fn link(&mut self, target: &Target<'_>) -> Result<*const bindings::ib_send_wr> {
         if (self.domain != target.domain && self.domain != 0)
@@ -435,20 +440,21 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         for (request, region) in requests.iter_mut().zip(&self.room.regions) {
             // CAST: Every request begins with an `ib_send_wr`.
             let wr: *mut bindings::ib_send_wr = request.as_mut_ptr().cast();
-            // SAFETY: By the type invariant the request is initialised, with its name.
+            // SAFETY: By the type invariant the request is initialised, with its work request id.
             let (id, count) = unsafe { (*(*wr).__bindgen_anon_1.wr_id, (*wr).num_sge) };
             if count as u32 > target.max_send_sge {
                 return Err(EINVAL);
             }
             let cqe = if id == OF_REGION {
-                // SAFETY: By the type invariant the region is set, and of the domain of the queue
-                // pair, which keeps it.
+                // SAFETY: By the type invariant the region is set, and is of the domain of the
+                // queue pair, which keeps the region.
                 unsafe { &raw const (*region.assume_init()).cqe }
             } else {
                 ptr::from_ref(target.cqes.get(id as usize).ok_or(EINVAL)?)
             };
             // SAFETY: By the type invariant the request is initialised, with `next` null, and its
-            // entries are the next; `last` points to `next` or to the field of the request before.
+            // entries begin at `entries`. `last` points to the local `next`, or to that field of
+            // the request before.
             unsafe {
                 (&raw mut (*wr).__bindgen_anon_1).write(bindings::ib_send_wr__bindgen_ty_1 {
                     wr_cqe: ManuallyDrop::new(cqe.cast_mut()),
@@ -465,13 +471,13 @@ impl<'a, const N: usize, const S: usize> SendBatch<'a, N, S> {
         Ok(next)
     }
 
-    /// The region for a table that one of the requests registers; null if there is none.
+    /// The region with a table that a request of the batch registers; null if there is none.
     #[inline(always)]
     pub(super) fn registering(&self) -> *const mr::Raw {
         self.registering
     }
 
-    /// Which request `wr` is.
+    /// The index of the request `wr`.
     pub(super) fn position(&self, wr: *const bindings::ib_send_wr) -> Option<usize> {
         self.room
             .requests

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server's memory: chunks that clients write requests to and read answers from.
+//! The server's memory: chunks. Clients write requests to them, and the server sends the data of
+//! reads from them.
 //!
-//! A peer may write to a chunk at any time, so no reference to its bytes is ever made: they are
-//! copied in and out by the module `shared_memory`, or handed to a device.
+//! No reference to the bytes of a chunk is ever made, as a peer may write to them at any time. The
+//! module `shared_memory` copies them in and out, and devices access them by DMA.
 
 use crate::{
     bindings,
@@ -38,14 +39,14 @@ pub use pool::ChunkPool;
 
 use allocator::Allocator;
 
-/// A number of chunks of one size, made of zeroed pages. The last reference is dropped in process
-/// context.
+/// Chunks of one size, made of zeroed pages. The last reference must be dropped in process context.
 ///
 /// # Invariants
 ///
 /// - `segments` holds the chunks one after the other; each chunk has exactly `chunk_size` bytes.
-/// - `first` has `count + 1` elements: where each chunk's segments begin, and the end.
-/// - The first `pooled` chunks are of `pool`.
+/// - `first` has `count + 1` elements: for each chunk the index of its first segment in `segments`,
+///   and last the number of segments.
+/// - The first `pooled` chunks come from `pool`.
 pub struct ChunkSet {
     segments: KVVec<Pages>,
     first: KVVec<usize>,
@@ -70,9 +71,10 @@ impl Drop for ChunkSet {
 impl ChunkSet {
     /// Allocates `count` chunks of `chunk_size` bytes, if possible on `node` (-1 for any). Sleeps.
     ///
-    /// The chunks of `pool` are used first, and go back there; they must be of that size.
-    /// `EINVAL` unless `chunk_size` is a multiple of the page size and not 0, `ENOMEM` if there
-    /// is not enough memory, or others would have hardly any left.
+    /// Free chunks of `pool` are used first, and return to it when the set is dropped. `EINVAL`
+    /// unless `chunk_size` is a multiple of the page size, not 0, and the chunk size of `pool`.
+    /// `ENOMEM` if there is not enough memory, or if hardly any would be left for the rest of the
+    /// machine.
     pub fn new(
         count: usize,
         chunk_size: usize,
@@ -82,12 +84,12 @@ impl ChunkSet {
         Self::allocate(count, chunk_size, node, pool, false)
     }
 
-    /// As [`Self::new()`]; each chunk is one block, so that its bytes follow each other in the
-    /// kernel's addresses. Sleeps.
+    /// As [`Self::new()`], but each chunk is one block: its bytes are contiguous in the kernel's
+    /// address space. Sleeps.
     ///
-    /// Of `pool` those chunks are used that are one block and come before the first one that is
-    /// not. `EINVAL` unless `chunk_size` is the page size times a power of two, `ENOMEM` if there
-    /// are not enough such blocks, though there may be as much memory in smaller ones.
+    /// Chunks of `pool` are used up to the first chunk that is not one block. `EINVAL` unless
+    /// `chunk_size` is the page size times a power of two, `ENOMEM` if there are not enough such
+    /// blocks, though there may be as much memory in smaller ones.
     pub fn of_blocks(
         count: usize,
         chunk_size: usize,
@@ -107,7 +109,8 @@ impl ChunkSet {
         if pool.is_some_and(|pool| pool.chunk_size() != chunk_size) {
             return Err(EINVAL);
         }
-        // INVARIANT: There are no chunks yet. If anything fails, what there is goes back.
+        // INVARIANT: There are no chunks yet. On an error the set is dropped, which returns its
+        // chunks to the pool.
         let mut set = Self {
             segments: KVVec::with_capacity(count, GFP_KERNEL)?,
             first: KVVec::with_capacity(count.checked_add(1).ok_or(EINVAL)?, GFP_KERNEL)?,
@@ -135,16 +138,16 @@ impl ChunkSet {
         Ok(Arc::new(set, GFP_KERNEL)?)
     }
 
-    /// Looks whether there is the memory for `count` chunks of `chunk_size` bytes: `ENOMEM` if
-    /// there is not. [`Self::new()`] may fail all the same, as the look reserves none. Any context.
+    /// Checks whether there is memory for `count` chunks of `chunk_size` bytes: `ENOMEM` if not.
+    /// [`Self::new()`] may fail all the same, as nothing is reserved. Any context.
     pub fn check(count: usize, chunk_size: usize, pool: Option<&ChunkPool>) -> Result {
         let pooled = pool.map_or(0, |pool| pool.free_memory() / pool.chunk_size().max(1));
         Allocator::new(count - pooled.min(count), chunk_size, -1).map(drop)
     }
 
-    /// The segments after the last chunk are one more.
+    /// Makes the segments after the last chunk a further chunk.
     fn finish_chunk(&mut self) -> Result {
-        // There is room.
+        // `allocate()` has reserved the capacity.
         self.first.push(self.segments.len(), GFP_KERNEL)?;
         // INVARIANT: The caller has added segments of `chunk_size` bytes.
         self.count += 1;
@@ -158,7 +161,7 @@ impl ChunkSet {
             + self.first.capacity() * size_of::<usize>()
     }
 
-    /// How much of it is the pool's, in bytes.
+    /// The part of the chunks' memory that comes from the pool, in bytes.
     pub fn pooled_memory(&self) -> usize {
         self.pooled * self.chunk_size
     }
@@ -181,7 +184,7 @@ impl ChunkSet {
         self.segments.get(start..end)
     }
 
-    /// Whether `range` is within a chunk, and `index` a chunk.
+    /// Whether chunk `index` exists, and `range` is within a chunk.
     #[inline]
     fn contains(&self, index: usize, range: &Range<usize>) -> bool {
         index < self.count && range.start <= range.end && range.end <= self.chunk_size
@@ -203,12 +206,12 @@ impl ChunkSet {
         };
         match segments {
             _ if range.is_empty() || !self.contains(index, &range) => {}
-            // The usual one.
+            // The usual case.
             [segment] => f(first, segment, range),
             _ => {
                 let mut base = 0;
                 for (number, segment) in (first..).zip(segments) {
-                    // The lengths add up to the chunk's size, so that nothing here overflows.
+                    // The lengths add up to the chunk's size, so no addition overflows.
                     let end = base + segment.len();
                     if range.start < end && base < range.end {
                         let start = range.start.max(base) - base;
@@ -259,7 +262,7 @@ impl ChunkSet {
 
     /// Copies the first `len` bytes of a chunk to chunk `to_index` of `to`. Any context.
     ///
-    /// `EINVAL` if either has less, or if they are the same one.
+    /// `EINVAL` if a chunk has fewer bytes, or if both are the same chunk.
     #[inline]
     fn copy_to(&self, index: usize, len: usize, to: &ChunkSet, to_index: usize) -> Result {
         let range = self.range(index, 0, len)?;
@@ -274,7 +277,7 @@ impl ChunkSet {
             to.for_each_piece(to_index, start..end, |_, segment, piece| {
                 // SAFETY: Both pieces are within their segments: `from` moves through the outer
                 // piece, and the inner ones add up to its length. Chunks are only accessed by
-                // copying, and these are two; each is made of pages of its own.
+                // copying. These are two different chunks, and no two chunks share a page.
                 unsafe {
                     let to = segment.address().as_ptr().add(piece.start);
                     shared_memory::copy(to, from, piece.len());
@@ -309,9 +312,10 @@ impl ChunkSet {
 ///
 /// # Invariants
 ///
-/// The segments of `set` of which there are `addresses` are mapped there for `device`, for both
-/// directions, and as many entries of `list` are these segments; after the construction that is
-/// all. The device stays, as the protection domain has a handle of it.
+/// - The first `addresses.len()` segments of `set` are mapped for `device`, for both directions,
+///   each at its element of `addresses`. As many entries of `list` describe these segments. After
+///   the construction these are all segments.
+/// - `device` is valid, as the protection domain holds a handle of it.
 struct Mappings {
     set: Arc<ChunkSet>,
     list: KVVec<bindings::scatterlist>,
@@ -319,7 +323,7 @@ struct Mappings {
     device: *mut bindings::ib_device,
 }
 
-// SAFETY: May be dropped in any task; everything else is only read.
+// SAFETY: A `Mappings` may be dropped in any task, and its fields are otherwise only read.
 unsafe impl Send for Mappings {}
 
 // SAFETY: As above.
@@ -328,8 +332,8 @@ unsafe impl Sync for Mappings {}
 impl Drop for Mappings {
     fn drop(&mut self) {
         for (segment, &address) in self.set.segments.iter().zip(self.addresses.iter()) {
-            // SAFETY: By the type invariant this is mapped; `Retained` keeps it while requests
-            // name it.
+            // SAFETY: By the type invariant the segment is mapped. `Retained` keeps the mapping
+            // while work requests name it.
             unsafe {
                 bindings::rnbd_helper_ib_dma_unmap_single(
                     self.device,
@@ -356,7 +360,7 @@ impl MappedChunks {
         let total = set.segments.len();
         let entries = u32::try_from(total)?;
         if entries == 0 {
-            // A table without an end would be marked before its beginning.
+            // `sg_init_table()` would write the end mark in front of an empty table.
             return Err(EINVAL);
         }
         let mut list = KVVec::from_elem(bindings::scatterlist::default(), total, GFP_KERNEL)?;
@@ -424,11 +428,12 @@ impl MappedChunks {
             .fold(0, usize::max)
     }
 
-    /// Adds scatter entries of `len` bytes at `offset` of a chunk to the next request of `batch`,
-    /// until it has `limit`; returns how many bytes they cover. Any context.
+    /// Adds scatter entries for `len` bytes at `offset` of a chunk to the next request of `batch`,
+    /// until that request has `limit` entries. Returns how many bytes the entries cover. Any
+    /// context.
     ///
-    /// `EINVAL` if the bytes are not all within the chunk or are none, or if `batch` names memory
-    /// of another protection domain.
+    /// `EINVAL` if `len` is 0, if not all bytes are within the chunk, or if `batch` names memory of
+    /// another protection domain.
     #[inline]
     pub fn add_sges<const N: usize, const S: usize>(
         &self,
@@ -451,8 +456,8 @@ impl MappedChunks {
             }
             if let Some(address) = self.0.addresses.get(number) {
                 let address = address + piece.start as u64;
-                // SAFETY: The piece, which is not empty, is part of what is mapped for the domain,
-                // and as long as that is there.
+                // SAFETY: The piece is not empty, and is part of a segment that stays mapped for
+                // the domain as long as the domain exists.
                 let sge = unsafe { Sge::new(address, piece.len() as u32, lkey, domain) };
                 if batch.add(sge).is_ok() {
                     covered += piece.len();
@@ -484,7 +489,7 @@ impl MappedChunks {
     /// `EINVAL` if it is not all within the chunk.
     fn sync(&self, index: usize, offset: usize, len: usize, to_device: bool) -> Result {
         let range = self.0.set.range(index, offset, len)?;
-        // SAFETY: By the type invariant the device stays.
+        // SAFETY: By the type invariant of `Mappings` the device is valid.
         if unsafe { verbs::is_virtual(self.0.device) } {
             return Ok(());
         }
@@ -492,8 +497,8 @@ impl MappedChunks {
             if let Some(address) = self.0.addresses.get(number) {
                 let address = address + piece.start as u64;
                 let (device, both) = (self.0.device, Direction::Bidirectional.into());
-                // SAFETY: The device stays, and the piece is part of what is mapped for it, for
-                // both directions.
+                // SAFETY: The device is valid, and the piece is part of a segment that is mapped
+                // for it, for both directions.
                 unsafe {
                     if to_device {
                         verbs::sync_for_device(device, address, piece.len(), both);
@@ -509,14 +514,15 @@ impl MappedChunks {
     /// How many chunks a memory region of up to `max_pages` pages can hold.
     pub fn chunks_per_region(&self, max_pages: u32) -> usize {
         let pages = self.0.set.chunk_size / REGION_PAGE_SIZE;
-        // A chunk has a page at least; without a check the compiler would add a panic.
+        // `pages` is at least 1. The checked division keeps the compiler from adding a panic.
         (max_pages as usize).checked_div(pages).unwrap_or(0)
     }
 
     /// Makes a memory region of `count` chunks from `first` on, with a new key.
     ///
-    /// Chunk `first + i` is at `iova() + i * chunk_size` of it. Sleeps. `EINVAL` if there are no
-    /// such chunks, or more than the device can register at once.
+    /// Chunk `first + i` is at `iova() + i * chunk_size` of the region. Sleeps. `EINVAL` if `count`
+    /// is 0, if the set has not all of these chunks, or if they are more than the device can
+    /// register at once.
     pub fn region(&self, first: usize, count: usize) -> Result<MemoryRegion> {
         let set = &self.0.set;
         let end = first.checked_add(count).ok_or(EINVAL)?;
@@ -531,8 +537,8 @@ impl MappedChunks {
             .ok_or(EINVAL)?;
         let region = MemoryRegion::new(self.domain(), u32::try_from(pages)?, 0)?;
         let (list, len) = (entries.as_ptr().cast_mut(), u32::try_from(entries.len())?);
-        // SAFETY: The entries are mapped for the domain's device, for both directions, and as long
-        // as the domain is there, by which the chunks are retained; the list is only read.
+        // SAFETY: The entries are mapped for the domain's device, for both directions, as long as
+        // the domain exists, which retains the mappings. The list is only read.
         unsafe { region.map_permanently(list, len, Direction::Bidirectional) }?;
         Ok(region)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Notices of devices that come and go.
+//! Clients: users that are told when RDMA devices come and go.
 //!
 //! Would be: `rust/kernel/rdma/client.rs`.
 //!
@@ -31,7 +31,7 @@ use kernel::{
     }, //
 };
 
-/// Is told of each RDMA device (`ib_client`).
+/// A user that is told of each RDMA device (`ib_client`).
 ///
 /// The RDMA core passes no context to its callbacks, so there is one [`Slot`] for each
 /// implementing type, made by [`rdma_client!`](crate::rdma_client):
@@ -48,26 +48,27 @@ pub trait Client: HasSlot + Send + Sync + Sized + 'static {
     /// The name.
     const NAME: &'static CStr;
 
-    /// A device came, or was there when the client was registered. Process context.
+    /// Called for a device that was added, or existed when the client was registered. Process
+    /// context.
     ///
     /// After an error [`Self::remove()`] is not called for the device.
     fn add(&self, device: &Device) -> Result;
 
-    /// A device goes, or the client is being unregistered. Process context.
+    /// Called for a device that is being removed, and for each device when the client is being
+    /// unregistered. Process context.
     ///
-    /// Everything made of the device has to be dropped here or soon after, as removal waits for
-    /// it.
+    /// Every object that was made from the device must be dropped here or soon after, as the
+    /// removal of the device waits for that.
     fn remove(&self, device: &Device);
 }
 
-/// Says where the [`Slot`] of a [`Client`] is; implemented by
-/// [`rdma_client!`](crate::rdma_client).
+/// Gives the [`Slot`] of a [`Client`]; implemented by [`rdma_client!`](crate::rdma_client).
 ///
 /// # Safety
 ///
-/// `slot()` must return the same slot every time, which no other type has.
+/// `slot()` must return the same slot every time, and no other type may have that slot.
 pub unsafe trait HasSlot: Sized + 'static {
-    /// The place for the one registration.
+    /// The slot for the type's only registration.
     fn slot() -> &'static Slot<Self>;
 }
 
@@ -76,8 +77,8 @@ pub unsafe trait HasSlot: Sized + 'static {
 #[macro_export]
 macro_rules! rdma_client {
     ($type:ty) => {
-        // SAFETY: The static is in here, so that nobody else has it; the implementation has no
-        // parameters, so that it is for one type.
+        // SAFETY: The static is local to this function, so no other type has it. The implementation
+        // has no parameters, so it is for one type.
         unsafe impl $crate::rdma::client::HasSlot for $type {
             fn slot() -> &'static $crate::rdma::client::Slot<Self> {
                 static SLOT: $crate::rdma::client::Slot<$type> = $crate::rdma::client::Slot::new();
@@ -87,14 +88,14 @@ macro_rules! rdma_client {
     };
 }
 
-/// The place where the callbacks of a [`Client`] find it.
+/// The place in which the callbacks of a [`Client`] find the client.
 ///
 /// # Invariants
 ///
-/// Null, or from `Arc::into_raw`, owned by the [`Registration`].
+/// The pointer is null, or comes from `Arc::into_raw` and is owned by the [`Registration`].
 pub struct Slot<C>(Atomic<*mut C>);
 
-// SAFETY: Only gives out `&C` to callbacks, which come from any thread.
+// SAFETY: A slot only gives out `&C`, to callbacks in any task.
 unsafe impl<C: Send + Sync> Sync for Slot<C> {}
 
 impl<C> Slot<C> {
@@ -105,10 +106,12 @@ impl<C> Slot<C> {
     }
 }
 
-/// The registration of a [`Client`]; dropping it calls [`Client::remove()`] for each device and
-/// waits. Sleeps; where that is not allowed it stays registered, see [`preempt`](crate::preempt).
+/// The registration of a [`Client`]. Dropping it calls [`Client::remove()`] for each device, and
+/// waits for callbacks that are running; this sleeps. Where sleeping is not allowed the client
+/// stays registered, see [`preempt`](crate::preempt).
 ///
-/// Not to be dropped by [`Client::add()`] or [`Client::remove()`], which it waits for.
+/// [`Client::add()`] and [`Client::remove()`] must not drop the registration: the drop waits for
+/// them.
 ///
 /// # Invariants
 ///
@@ -119,14 +122,14 @@ pub struct Registration<C: Client> {
     _client: PhantomData<Arc<C>>,
 }
 
-// SAFETY: May be dropped in any task.
+// SAFETY: A registration may be dropped in any task.
 unsafe impl<C: Client> Send for Registration<C> {}
 
-// SAFETY: Has no methods.
+// SAFETY: A registration has no methods that take `&self`.
 unsafe impl<C: Client> Sync for Registration<C> {}
 
 impl<C: Client> Registration<C> {
-    /// Registers `client`; [`Client::add()`] is called for each device before this returns.
+    /// Registers `client`. [`Client::add()`] is called for each device before this returns.
     ///
     /// `EBUSY` if there is a registration of the type already. Sleeps.
     pub fn new(client: Arc<C>) -> Result<Self> {
@@ -145,7 +148,7 @@ impl<C: Client> Registration<C> {
             .cmpxchg(ptr::null_mut(), client, ordering::Full)
             .is_err()
         {
-            // SAFETY: Comes from `into_raw()` above.
+            // SAFETY: The pointer comes from `into_raw()` above.
             drop(unsafe { Arc::from_raw(client) });
             return Err(EBUSY);
         }
@@ -156,9 +159,9 @@ impl<C: Client> Registration<C> {
             unsafe { Self::clear_slot() };
             return Err(Error::from_errno(error));
         }
-        // SAFETY: Comes from a box.
+        // SAFETY: The pointer comes from a box.
         let client = unsafe { NonNull::new_unchecked(KBox::into_raw(raw)) };
-        // INVARIANT: Registered above.
+        // INVARIANT: The client was registered above, and the slot was set.
         Ok(Self {
             client,
             _client: PhantomData,
@@ -170,8 +173,8 @@ impl<C: Client> Registration<C> {
     /// The slot must have been set by the caller, and no callback may run any more.
     unsafe fn clear_slot() {
         let client = C::slot().0.xchg(ptr::null_mut(), ordering::Full);
-        // SAFETY: This is the slot that was set, as a type has only one, so that the pointer comes
-        // from `into_raw()`; nobody else uses it.
+        // SAFETY: A type has only one slot, so the pointer is the one that the caller has set, and
+        // comes from `into_raw()`. No callback uses it any more.
         drop(unsafe { Arc::from_raw(client.cast_const()) });
     }
 }
@@ -181,11 +184,12 @@ impl<C: Client> Drop for Registration<C> {
         if !preempt::may_sleep() {
             return preempt::leave_behind(&raw mut bindings::__this_module, "an RDMA client");
         }
-        // SAFETY: It is registered as long as this exists.
+        // SAFETY: By the type invariant the client is registered.
         unsafe { bindings::ib_unregister_client(self.client.as_ptr()) };
-        // SAFETY: Set by `new()`; callbacks are finished.
+        // SAFETY: `new()` has set the slot, and unregistering has waited for the callbacks.
         unsafe { Self::clear_slot() };
-        // SAFETY: It comes from a box that this owns; the core does not use it any more.
+        // SAFETY: The structure comes from a box that this value owns, and the core does not use it
+        // any more.
         drop(unsafe { KBox::from_raw(self.client.as_ptr()) });
     }
 }
@@ -196,7 +200,7 @@ impl<C: Client> Drop for Registration<C> {
 unsafe extern "C" fn add<C: Client>(device: *mut bindings::ib_device) -> c_int {
     // SAFETY: The device stays during the call.
     let device = unsafe { Device::from_raw(device) };
-    // SAFETY: What is in a slot stays while the client is registered.
+    // SAFETY: The client in the slot stays while it is registered.
     let client = unsafe { C::slot().0.load(ordering::Acquire).as_ref() };
     from_result(|| client.ok_or(ENODEV)?.add(device).map(|()| 0))
 }

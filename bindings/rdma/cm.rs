@@ -53,17 +53,16 @@ use scope::Scope;
 
 /// Receives the events of an [`Id`].
 pub trait EventHandler: Send + Sync + Sized + 'static {
-    /// An event. Process context; serialised per id, but for one that listens on all addresses:
-    /// that gets requests of several devices at once.
+    /// An event. Process context. Events of an id are serialised, except for an id that listens on
+    /// all addresses, which gets requests of several devices at once.
     ///
-    /// Must not wait for anything that waits for the id to be dropped. A queue pair must not be
-    /// dropped in here once it was accepted, or connects: an iWARP device waits for an event that
-    /// comes after this one. A *listening* id that is dropped in here is left behind, see
-    /// [`preempt`](crate::preempt).
+    /// Must not wait for anything that waits for the id to be dropped. Must not drop a queue pair
+    /// that was accepted or connects: an iWARP device waits for an event that comes after this one.
+    /// A *listening* id that is dropped here is left behind, see [`preempt`](crate::preempt).
     fn event(&self, event: Event<'_>);
 }
 
-/// Where ports are counted.
+/// The port space of an id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortSpace {
     /// Addresses are IP addresses.
@@ -72,24 +71,24 @@ pub enum PortSpace {
     Ib,
 }
 
-/// What is negotiated for a connection, besides private data (`rdma_conn_param`).
+/// The parameters of a connection, besides private data (`rdma_conn_param`).
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionParameters {
     /// RDMA reads that the peer may have in flight.
     pub responder_resources: u8,
-    /// RDMA reads that we may have in flight.
+    /// RDMA reads that this end may have in flight.
     pub initiator_depth: u8,
     /// How often an unacknowledged packet is sent again; ignored by `accept()`.
     pub retry_count: u8,
-    /// How often a message is sent again that found no receive; 7 is for ever.
+    /// How often a message is sent again that found no receive; 7 means for ever.
     pub rnr_retry_count: u8,
-    /// How long the device waits for an acknowledgement before it sends again, in ms, at least;
-    /// 0 is what the CM finds right for the kind of network.
+    /// The time in ms for which the device waits at least for an acknowledgement before it sends
+    /// again. 0 means the default of the CM for the kind of network.
     pub ack_timeout_ms: u32,
 }
 
 impl Default for ConnectionParameters {
-    /// What the C modules ask for.
+    /// The parameters of the C modules.
     fn default() -> Self {
         Self {
             responder_resources: 0,
@@ -114,8 +113,8 @@ impl ConnectionParameters {
         })
     }
 
-    /// The exponent that stands for the acknowledgement timeout: it is 4096 ns times that power
-    /// of two.
+    /// The exponent of the acknowledgement timeout, which is 4096 ns times two to the power of the
+    /// exponent. `None` for the default of the CM.
     fn ack_timeout_exponent(&self) -> Option<u8> {
         let units = (u64::from(self.ack_timeout_ms) * 1_000_000).div_ceil(4096);
         // The largest exponent stands for more than two hours.
@@ -153,10 +152,10 @@ impl<H: EventHandler> Inner<H> {
 
 /// An endpoint of the connection manager (`rdma_cm_id`): a listener or a connection.
 ///
-/// Dropping it sleeps, waits for its running event handler, and no event comes afterwards. If the
-/// event handler itself drops it, it is destroyed when the handler returns; but it is left behind
-/// if it is a listening id that handles a request, or where sleeping is not allowed, see
-/// [`preempt`](crate::preempt).
+/// Dropping an id sleeps and waits for its running event handler; no event comes afterwards. An id
+/// that is dropped by its own event handler is destroyed when the handler returns. A listening id
+/// that is dropped while it handles a request is left behind, and so is an id that is dropped where
+/// sleeping is not allowed; see [`preempt`](crate::preempt).
 ///
 /// # Invariants
 ///
@@ -167,15 +166,15 @@ pub struct Id<H: EventHandler> {
     inner: NonNull<Inner<H>>,
 }
 
-// SAFETY: The CM's functions may be called from any task. Those that change an id in ways which
-// the CM does not serialise take `&mut self`.
+// SAFETY: The CM's functions may be called from any task. A method that changes the id in a way
+// that the CM does not serialise takes `&mut self`, or is unsafe.
 unsafe impl<H: EventHandler> Send for Id<H> {}
 
 // SAFETY: As above.
 unsafe impl<H: EventHandler> Sync for Id<H> {}
 
 impl<H: EventHandler> Id<H> {
-    /// Makes an id in the network namespace `net`, which the RDMA core lists under the name
+    /// Makes an id in the network namespace `net`. The RDMA core lists the id under the name
     /// `owner`. Sleeps.
     pub fn new(
         handler: Arc<H>,
@@ -188,8 +187,8 @@ impl<H: EventHandler> Id<H> {
             PortSpace::Ib => bindings::rdma_ucm_port_space_RDMA_PS_IB,
         };
         let inner = KBox::into_raw(Inner::new(handler)?);
-        // SAFETY: The context stays valid until the id is destroyed. No event comes before
-        // something is asked of the id.
+        // SAFETY: The context stays valid until the id is destroyed. No event comes before a
+        // function is called on the id.
         let cm_id = from_err_ptr(unsafe {
             bindings::__rdma_create_kernel_id(
                 net.as_raw(),
@@ -203,12 +202,12 @@ impl<H: EventHandler> Id<H> {
         let cm_id = match cm_id {
             Ok(cm_id) => cm_id,
             Err(error) => {
-                // SAFETY: Nobody else has the pointer.
+                // SAFETY: No other code has the pointer.
                 drop(unsafe { KBox::from_raw(inner) });
                 return Err(error);
             }
         };
-        // SAFETY: As above, it is still only ours, and it comes from a box.
+        // SAFETY: `inner` comes from a box, and as no event has come yet, no other code uses it.
         let inner = unsafe {
             (*inner).cm_id = cm_id;
             NonNull::new_unchecked(inner)
@@ -218,7 +217,8 @@ impl<H: EventHandler> Id<H> {
     }
 
     fn inner(&self) -> &Inner<H> {
-        // SAFETY: It comes from a box and stays as long as this; it is only changed before that.
+        // SAFETY: By the type invariant `inner` comes from a box and is owned by `self`. It is not
+        // changed after the id was made.
         unsafe { self.inner.as_ref() }
     }
 
@@ -240,8 +240,8 @@ impl<H: EventHandler> Id<H> {
         timeout_ms: u32,
     ) -> Result {
         let source = source.map_or(ptr::null(), SocketAddress::as_raw);
-        // SAFETY: The id is valid, the addresses are, and they are copied; the source is not
-        // written to.
+        // SAFETY: The id and the addresses are valid. The addresses are copied, and the source is
+        // not written to.
         to_result(unsafe {
             bindings::rdma_resolve_addr(
                 self.as_raw(),
@@ -254,7 +254,7 @@ impl<H: EventHandler> Id<H> {
 
     /// Resolves the route to the resolved address; an event tells the outcome. Sleeps.
     pub fn resolve_route(&mut self, timeout_ms: u32) -> Result {
-        // Without this, the CM would use a device that is not there.
+        // Without this check the CM would use a null device.
         if self.device().is_none() {
             return Err(EINVAL);
         }
@@ -281,8 +281,7 @@ impl<H: EventHandler> Id<H> {
         if !inner.scope.has_device.load(ordering::Acquire) {
             return None;
         }
-        // SAFETY: The id has a device; that is not freed before the id is destroyed, as its
-        // removal waits for that.
+        // SAFETY: The id has a device. The removal of the device waits until the id is destroyed.
         Some(unsafe { Device::from_raw((*inner.cm_id).device) })
     }
 
@@ -297,7 +296,7 @@ impl<H: EventHandler> Id<H> {
 
     /// The local address. Sleeps.
     pub fn local_address(&self) -> SocketAddress {
-        // SAFETY: The address is one of the id's.
+        // SAFETY: The id is valid, and the address is one of its fields.
         self.locked(|| unsafe {
             SocketAddress::from_raw(&raw const (*self.as_raw()).route.addr.src_addr)
         })
@@ -305,16 +304,17 @@ impl<H: EventHandler> Id<H> {
 
     /// The peer's address. Sleeps.
     pub fn peer_address(&self) -> SocketAddress {
-        // SAFETY: The address is one of the id's.
+        // SAFETY: The id is valid, and the address is one of its fields.
         self.locked(|| unsafe {
             SocketAddress::from_raw(&raw const (*self.as_raw()).route.addr.dst_addr)
         })
     }
 
-    /// Runs `f` with the id's handler mutex held; it is, in the event handler.
+    /// Runs `f` with the id's handler mutex held. In the event handler the CM holds the mutex
+    /// already.
     ///
-    /// While a listening id handles a request the mutex may be held or not. Then it is not needed
-    /// either: such an id has its address, and is connected to nobody.
+    /// While a listening id handles a request, the mutex may be held or not, and is not needed: a
+    /// listening id has its address, and is not connected.
     fn locked<R>(&self, f: impl FnOnce() -> R) -> R {
         let scope = &self.inner().scope;
         let inside = scope.is_inside() || scope.is_in_request();
@@ -331,7 +331,7 @@ impl<H: EventHandler> Id<H> {
         result
     }
 
-    /// Sets what the queue pair is given when it is connected.
+    /// Sets the acknowledgement timeout that the queue pair gets when it is connected.
     fn set_ack_timeout(&self, parameters: &ConnectionParameters) -> Result {
         match parameters.ack_timeout_exponent() {
             Some(exponent) => to_result({
@@ -344,8 +344,8 @@ impl<H: EventHandler> Id<H> {
 
     /// # Safety
     ///
-    /// Nobody else connects, disconnects, accepts or refuses meanwhile: when this fails the CM
-    /// frees what they use.
+    /// No other task connects, disconnects, accepts or refuses meanwhile: if this fails, the CM
+    /// frees objects that these calls use.
     pub(super) unsafe fn connect(&self, data: &[u8], parameters: &ConnectionParameters) -> Result {
         let mut param = parameters.as_raw(data)?;
         self.set_ack_timeout(parameters)?;
@@ -376,9 +376,9 @@ impl<H: EventHandler> Id<H> {
 
     /// Refuses the connection that was requested, giving the peer `private_data`. Sleeps.
     ///
-    /// The id has to be dropped afterwards.
+    /// The id must be dropped afterwards.
     pub fn reject(&mut self, private_data: &[u8]) -> Result {
-        // SAFETY: The exclusive reference.
+        // SAFETY: By the exclusive reference no other task uses the id.
         unsafe { self.reject_shared(private_data) }
     }
 
@@ -401,31 +401,32 @@ impl<H: EventHandler> Drop for Id<H> {
             return preempt::leave_behind(&raw mut bindings::__this_module, "an RDMA CM id");
         }
         if scope.is_inside() {
-            // The event handler that we are in destroys the id and frees its context.
+            // The running event handler, which drops the id, destroys the id and frees its context
+            // when it returns.
             scope.destroy.store(true, ordering::Relaxed);
             return;
         }
-        // SAFETY: The id is valid and this is not its event handler. A queue pair that it had is
-        // gone already.
+        // SAFETY: The id is valid, and this is not its event handler. A queue pair of the id is
+        // destroyed already.
         unsafe { bindings::rdma_destroy_id(self.as_raw()) };
-        // SAFETY: With the id gone, nobody else has the pointer.
+        // SAFETY: With the id gone, no other code has the pointer.
         drop(unsafe { KBox::from_raw(self.inner.as_ptr()) });
     }
 }
 
 impl NewId<'_> {
-    /// Takes the id: its further events go to `handler`.
+    /// Takes the id. Its further events go to `handler`.
     pub fn take<H: EventHandler>(self, handler: Arc<H>) -> Result<Id<H>> {
         let mut inner = Inner::new(handler)?;
         inner.cm_id = self.raw;
         inner.scope.has_device.store(true, ordering::Release);
-        // The new id's handler mutex is held by this task, until the listener's event handler
-        // returns.
+        // This task holds the new id's handler mutex until the listener's event handler returns.
         inner.scope.enter();
         let inner = KBox::into_raw(inner);
-        // SAFETY: Comes from a box.
+        // SAFETY: The pointer comes from a box.
         let inner = unsafe { NonNull::new_unchecked(inner) };
-        // SAFETY: The id is valid, and its handler mutex is held, so that nobody reads these now.
+        // SAFETY: The id is valid, and its handler mutex is held, so no other task reads these
+        // fields now.
         unsafe {
             (*self.raw).context = inner.as_ptr().cast();
             (*self.raw).event_handler = Some(handle::<H>);
@@ -440,8 +441,8 @@ impl NewId<'_> {
 ///
 /// # Safety
 ///
-/// Only to be called by the CM, for an id whose context is an `Inner<H>`, or for a connection
-/// requested from such a listener.
+/// Only to be called by the CM, for an id with an `Inner<H>` as its context, or for a connection
+/// that was requested from such a listening id.
 unsafe extern "C" fn handle<H: EventHandler>(
     cm_id: *mut bindings::rdma_cm_id,
     event: *mut bindings::rdma_cm_event,
@@ -455,7 +456,7 @@ unsafe extern "C" fn handle<H: EventHandler>(
     let event = unsafe { &*event };
 
     if event.event == bindings::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST {
-        // `this` is the listener's, of which several such events may run at a time.
+        // `this` is that of the listening id, which may handle several requests at a time.
         let taken = Cell::new(None);
         let event = Event::ConnectRequest {
             id: NewId {
@@ -470,7 +471,7 @@ unsafe extern "C" fn handle<H: EventHandler>(
         };
         this.scope.in_request(|| this.handler.event(event));
         return match taken.get() {
-            // SAFETY: We are in the new id's event handler.
+            // SAFETY: This is the new id's event handler.
             Some(scope) => unsafe { Scope::leave(scope) },
             None => ECONNREFUSED.to_errno(),
         };
@@ -482,6 +483,6 @@ unsafe extern "C" fn handle<H: EventHandler>(
     }
     // SAFETY: The event is valid and of this id.
     this.handler.event(unsafe { translate(cm_id, event) });
-    // SAFETY: We are in the id's event handler.
+    // SAFETY: This is the id's event handler.
     unsafe { Scope::leave(inner.cast()) }
 }

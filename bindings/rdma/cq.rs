@@ -49,37 +49,38 @@ use kernel::{
     types::NotThreadSafe, //
 };
 
-/// Where completion handlers run.
+/// The context in which completion handlers run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PollContext {
     /// In softirq context, on the CPU of the completion vector.
     Softirq,
     /// In [`CompletionQueue::process_direct()`], and while a queue pair is drained.
     Direct,
-    /// On a workqueue of the user, which is told of bursts: process context.
+    /// On a workqueue of the user, in process context. The handler is told when a burst begins and
+    /// ends.
     Bursts,
 }
 
-/// How long to wait for something of which no event tells.
+/// How long to wait before polling again, where no event tells of a change.
 const POLL_INTERVAL: Delta = Delta::from_micros(100);
 
-/// The most completions at a time.
+/// The most completions that are handled at a time.
 const POLL_BUDGET: c_int = 64;
 
 /// A completion queue (`ib_cq`).
 ///
-/// Each queue pair holds a reference. Dropping the last reference sleeps; where that is not allowed
-/// the queue is left behind, see [`preempt`](crate::preempt).
+/// Each queue pair holds a reference. Dropping the last reference sleeps. Where sleeping is not
+/// allowed the queue is left behind, see [`preempt`](crate::preempt).
 ///
 /// # Invariants
 ///
 /// - `raw` is a valid completion queue of `device`, owned by this type.
-/// - Queue pairs on it hold a [`Reservation`], and so a reference to this.
+/// - Each queue pair on this queue holds a [`Reservation`], and so a reference to this value.
 /// - `reserved` is the number of entries of all reservations, at most `capacity`.
-/// - In [`PollContext::Direct`], `ib_process_cq_direct()` is only called by the task whose address
-///   is in `polling`, which is null while nobody polls.
-/// - In [`PollContext::Bursts`], and only then, there is a `poller`. The queue was made for it, and
-///   nobody else polls it.
+/// - In [`PollContext::Direct`], `ib_process_cq_direct()` is only called by the task with the
+///   address in `polling`, which is null while no task polls.
+/// - In [`PollContext::Bursts`], and only then, there is a `poller`. The queue was made for the
+///   poller, which alone polls it.
 pub struct CompletionQueue {
     raw: NonNull<bindings::ib_cq>,
     context: PollContext,
@@ -90,7 +91,7 @@ pub struct CompletionQueue {
     device: DeviceHandle,
 }
 
-// SAFETY: The functions that are called on a completion queue may be called from any thread.
+// SAFETY: The C functions that are called on a completion queue may be called from any task.
 unsafe impl Send for CompletionQueue {}
 
 // SAFETY: As above.
@@ -99,8 +100,8 @@ unsafe impl Sync for CompletionQueue {}
 impl CompletionQueue {
     /// Allocates a completion queue with room for `entries` completions.
     ///
-    /// `vector` is taken modulo the device's number of completion vectors. `owner` is the name
-    /// under which the RDMA core lists it. Sleeps. `EINVAL` for [`PollContext::Bursts`], see
+    /// `vector` is taken modulo the device's number of completion vectors. The RDMA core lists the
+    /// queue under the name `owner`. Sleeps. `EINVAL` for [`PollContext::Bursts`], see
     /// [`Self::in_bursts()`], or if there are too many entries.
     pub fn new(
         device: &Device,
@@ -130,11 +131,11 @@ impl CompletionQueue {
         Self::own(raw, context, attributes.cqe, None, device)
     }
 
-    /// As [`Self::new()`], for one queue pair, whose handler runs on `queue` and is told when a
-    /// burst of completions begins and ends.
+    /// As [`Self::new()`], but for one queue pair. The handler of that queue pair runs on `queue`,
+    /// and is told when a burst of completions begins and ends.
     ///
-    /// The device does not moderate its events by itself, which it may do for other queues. Sleeps.
-    /// `ESHUTDOWN` if the workqueue is being destroyed.
+    /// The RDMA core does not moderate the events of this queue, as it may do for other queues.
+    /// Sleeps. `ESHUTDOWN` if the workqueue is being destroyed.
     pub fn in_bursts(
         device: &Device,
         owner: &'static CStr,
@@ -145,7 +146,8 @@ impl CompletionQueue {
         let attributes = attributes(device, entries, vector)?;
         let device = device.handle()?;
         let poller = Poller::new(queue)?;
-        // SAFETY: The handle keeps the device, and the context stays as long as the queue.
+        // SAFETY: The handle keeps the device, and the poller, which is the context, stays as long
+        // as the queue.
         let raw = from_err_ptr(unsafe {
             bindings::__ib_create_cq(
                 device.as_raw(),
@@ -156,7 +158,8 @@ impl CompletionQueue {
                 owner.as_char_ptr(),
             )
         })?;
-        // SAFETY: The queue was made with it, and is destroyed by `drop` when it has stopped.
+        // SAFETY: The queue was made with the poller's context, and `drop` stops the poller before
+        // it destroys the queue.
         unsafe { poller.start(raw) };
         Self::own(
             raw,
@@ -175,8 +178,8 @@ impl CompletionQueue {
         device: DeviceHandle,
     ) -> Result<Arc<Self>> {
         // INVARIANT: `raw` was just made for `device`, and for `poller` if there is one; nothing is
-        // reserved, nobody polls. If the allocation fails, the value is dropped, and the queue with
-        // it.
+        // reserved, and no task polls. If the allocation fails, the value is dropped, and the queue
+        // with it.
         Ok(Arc::new(
             Self {
                 raw: NonNull::new(raw).ok_or(ENOMEM)?,
@@ -191,8 +194,8 @@ impl CompletionQueue {
         )?)
     }
 
-    /// Whether the caller is a handler of this queue's completions, which nobody may wait for in
-    /// there.
+    /// Whether the caller is a handler of this queue's completions. A handler must not wait for
+    /// handlers of the same queue.
     pub(super) fn is_handling(&self) -> bool {
         match self.context {
             PollContext::Softirq => !preempt::may_sleep(),
@@ -209,11 +212,12 @@ impl CompletionQueue {
         &self.device
     }
 
-    /// Has `hook` told of bursts, if there are any. `EBUSY` if another one is. Sleeps.
+    /// Sets the hook that handles bursts; does nothing unless the queue is one of
+    /// [`Self::in_bursts()`]. `EBUSY` if there is a hook already. Sleeps.
     ///
     /// # Safety
     ///
-    /// It stays until [`Self::unhook()`] has returned.
+    /// `hook` stays valid until [`Self::unhook()`] has returned.
     pub(super) unsafe fn hook(&self, hook: *mut Hook) -> Result {
         match &self.poller {
             // SAFETY: By the function's requirement.
@@ -222,7 +226,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Forgets the hook, which is not used any more when this returns. Sleeps.
+    /// Takes the hook out. The hook is not used any more when this returns. Sleeps.
     pub(super) fn unhook(&self) {
         if let Some(poller) = &self.poller {
             poller.unhook();
@@ -234,21 +238,21 @@ impl CompletionQueue {
         self.raw.as_ptr()
     }
 
-    /// Where handlers run.
+    /// The context in which handlers run.
     pub fn context(&self) -> PollContext {
         self.context
     }
 
-    /// Runs the handlers of up to `budget` completions; returns how many there were.
+    /// Runs the handlers of up to `budget` completions, and returns the number of completions.
     ///
-    /// Only for [`PollContext::Direct`]; returns 0 in another context, and while another task
-    /// polls. Handlers run in the caller's context. Must not be called from a handler.
+    /// Only for [`PollContext::Direct`]: returns 0 for another kind of queue, and while another
+    /// task polls. Handlers run in the caller's context. Must not be called from a handler.
     #[inline]
     pub fn process_direct(&self, budget: u32) -> u32 {
         if self.context != PollContext::Direct {
             return 0;
         }
-        // With -1, the C function would not stop at all.
+        // With a budget of -1 the C function would not stop at all.
         let Ok(budget) = c_int::try_from(budget) else {
             return 0;
         };
@@ -257,7 +261,7 @@ impl CompletionQueue {
         };
         // SAFETY: The queue is valid, and the address of this task is in `polling`.
         let done = unsafe { bindings::ib_process_cq_direct(self.as_raw(), budget) };
-        // Not negative: it is a part of the budget.
+        // The number is not negative, and at most the budget.
         done as u32
     }
 
@@ -274,8 +278,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Reserves `entries` for a queue pair, besides those for draining. `EINVAL` if there are not
-    /// as many left.
+    /// Reserves `entries` for a queue pair, and those for draining. `EINVAL` if not as many are
+    /// left.
     pub(super) fn reserve(self: &Arc<Self>, entries: u32) -> Result<Reservation> {
         let entries = entries.checked_add(DRAIN_ENTRIES).ok_or(EINVAL)?;
         let mut old = self.reserved.load(ordering::Relaxed);
@@ -301,29 +305,29 @@ impl Drop for CompletionQueue {
     fn drop(&mut self) {
         if !preempt::may_sleep() {
             preempt::leave_behind(&raw mut bindings::__this_module, "a completion queue");
-            // The queue stays, and what it refers to.
+            // The queue stays, so the poller and the device must stay as well.
             mem::forget((self.poller.take(), self.device.handle()));
             return;
         }
         let Some(poller) = self.poller.take() else {
-            // SAFETY: The queue is owned. Queue pairs on it would hold
-            // references, so there are none, and nothing is in flight.
+            // SAFETY: The queue is owned. A queue pair on it would hold a reference, so there is
+            // none, and nothing is in flight.
             unsafe { bindings::rnbd_helper_ib_free_cq(self.as_raw()) };
             return;
         };
         poller.stop();
-        // SAFETY: As above; the poller, which alone polls it, has stopped.
+        // SAFETY: As above. The poller, which alone polls the queue, has stopped.
         let error = unsafe { bindings::ib_destroy_cq_user(self.as_raw(), ptr::null_mut()) };
         poller.stop();
         if error != 0 {
-            // The queue is still there, and an event would go to the poller, which keeps the
-            // workqueue.
+            // The queue still exists, and an event would go to the poller. So the poller stays,
+            // which keeps the workqueue.
             mem::forget(poller);
         }
     }
 }
 
-/// The size and the vector of a completion queue with room for `entries` besides those for
+/// The size and the vector of a completion queue with room for `entries`, and for those of
 /// draining.
 fn attributes(device: &Device, entries: u32, vector: u32) -> Result<bindings::ib_cq_init_attr> {
     Ok(bindings::ib_cq_init_attr {
@@ -341,14 +345,14 @@ fn attributes(device: &Device, entries: u32, vector: u32) -> Result<bindings::ib
 struct Polling<'a>(&'a CompletionQueue, NotThreadSafe);
 
 impl<'a> Polling<'a> {
-    /// `None` while a task polls, this one included.
+    /// `None` while any task polls, the caller's included.
     #[inline]
     fn begin(queue: &'a CompletionQueue) -> Option<Self> {
         let polling = &queue.polling;
         polling
             .cmpxchg(ptr::null_mut(), Task::current_raw(), ordering::Acquire)
             .ok()?;
-        // INVARIANT: It was just put there.
+        // INVARIANT: `polling` was just set to this task.
         Some(Self(queue, NotThreadSafe))
     }
 }
@@ -359,17 +363,17 @@ impl Drop for Polling<'_> {
     }
 }
 
-/// Nobody else polls a [`PollContext::Direct`] queue while this exists.
+/// Keeps other tasks from polling a [`PollContext::Direct`] queue while it exists.
 pub(super) struct PollingExcluded<'a>(&'a CompletionQueue, Option<Polling<'a>>);
 
 impl PollingExcluded<'_> {
-    /// Lets some time pass, in which handlers run.
+    /// Waits a short time, and lets handlers run.
     pub(super) fn make_progress(&self) {
         self.poll();
         fsleep(POLL_INTERVAL);
     }
 
-    /// Lets time pass, in which handlers run, until `done` is completed or a little longer.
+    /// Lets handlers run until `done` is completed or a short time has passed.
     pub(super) fn make_progress_or_wait(&self, done: &Completion) {
         if self.poll() {
             if !done.is_done() {
@@ -380,7 +384,7 @@ impl PollingExcluded<'_> {
         }
     }
 
-    /// Runs the handlers of completions, if that is for us to do, and says so.
+    /// Runs the handlers of completions if this task is to poll the queue. Returns whether it is.
     fn poll(&self) -> bool {
         if self.1.is_some() {
             // SAFETY: The queue is valid, and the address of this task is in `polling`.
@@ -410,7 +414,7 @@ impl Deref for Reservation {
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // INVARIANT: What was added when this was made.
+        // INVARIANT: `reserve()` has added this number.
         self.queue
             .reserved
             .fetch_sub(self.entries, ordering::Relaxed);

@@ -22,10 +22,11 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Entries of a completion queue besides those asked for, to drain both queues of a queue pair.
+/// The entries of a completion queue that are added for draining: one for each of the two queues of
+/// a queue pair.
 pub(super) const DRAIN_ENTRIES: u32 = 2;
 
-/// An RDMA device, borrowed from something that keeps it.
+/// An RDMA device, borrowed from a holder of the device.
 ///
 /// # Invariants
 ///
@@ -33,8 +34,8 @@ pub(super) const DRAIN_ENTRIES: u32 = 2;
 #[repr(transparent)]
 pub struct Device(Opaque<bindings::ib_device>);
 
-// SAFETY: What is read through a shared reference does not change after registration, save for
-// the name, which is copied with care.
+// SAFETY: The fields that are read through a shared reference do not change after registration,
+// except for the name, which `name()` copies byte by byte.
 unsafe impl Sync for Device {}
 
 // SAFETY: As for `Sync`; there are no owned values of this type.
@@ -61,7 +62,8 @@ impl Device {
 
     /// Takes a reference that keeps the device registered.
     ///
-    /// Unregistering waits for it. Fails with `ENODEV` once the device is being unregistered.
+    /// Unregistering the device waits until the handle is dropped. `ENODEV` once the device is
+    /// being unregistered.
     pub fn handle(&self) -> Result<DeviceHandle> {
         // SAFETY: The device is valid as long as there is a reference to this.
         if !unsafe { bindings::rnbd_helper_ib_device_try_get(self.as_raw()) } {
@@ -76,8 +78,8 @@ impl Device {
         let mut name = DeviceName {
             bytes: [0; NAME_MAX],
         };
-        // SAFETY: The device is valid as long as there is a reference to this. The array may be
-        // rewritten by a rename at the same time, so it is only copied, byte by byte.
+        // SAFETY: The device is valid as long as there is a reference to this. A rename may change
+        // the array at the same time, so it is copied by volatile reads of single bytes.
         let source = unsafe { &raw const (*self.as_raw()).name }.cast::<u8>();
         // The last byte stays zero.
         for (i, byte) in name.bytes.iter_mut().take(NAME_MAX - 1).enumerate() {
@@ -95,17 +97,18 @@ impl Device {
         vectors.max(1).unsigned_abs()
     }
 
-    /// The MTU of a port in bytes: the most data of a packet that it sends now. Sleeps.
+    /// The MTU of a port in bytes: the most data in a packet that the port sends at present.
+    /// Sleeps.
     ///
-    /// `EINVAL` if there is no such port, `EIO` if the driver names an MTU that there is not, and
-    /// the driver's own errors.
+    /// `EINVAL` if there is no such port, `EIO` if the driver reports an unknown MTU, and the
+    /// driver's own errors.
     pub fn active_mtu(&self, port: u32) -> Result<u32> {
         let mut attributes = bindings::ib_port_attr::default();
         // SAFETY: The device is valid, and the attributes are written to during the call only. The
         // function checks the number of the port.
         to_result(unsafe { bindings::ib_query_port(self.as_raw(), port, &mut attributes) })?;
         match attributes.active_mtu {
-            // `IB_MTU_256` is 1, and each number stands for twice as much as the one before.
+            // `IB_MTU_256` is 1, and each further number stands for twice the size.
             number @ 1..=5 => Ok(128 << number),
             _ => Err(EIO),
         }
@@ -123,10 +126,10 @@ impl Device {
         unsafe { (*self.attributes()).max_fast_reg_page_list_len }
     }
 
-    /// The most work requests that may be asked for per send or receive queue.
+    /// The most work requests that a queue pair may be made with, for each of its two queues.
     ///
-    /// One less than what the device has: each queue pair keeps one for draining. A device that has
-    /// none leaves none.
+    /// The device's limit less 1, as each queue pair keeps one work request for draining; at least
+    /// 0.
     pub fn max_qp_wr(&self) -> u32 {
         // SAFETY: `attributes()` is valid.
         unsafe { (*self.attributes()).max_qp_wr }
@@ -134,8 +137,8 @@ impl Device {
             .saturating_sub(1)
     }
 
-    /// The most completion queue entries that may be asked for: what the device has besides those
-    /// for draining. A device that has no more leaves none.
+    /// The most entries that a completion queue may be made with: the device's limit less the
+    /// entries for draining; at least 0.
     pub fn max_cqe(&self) -> u32 {
         // SAFETY: `attributes()` is valid.
         unsafe { (*self.attributes()).max_cqe }

@@ -24,9 +24,9 @@ use kernel::{
     error::to_result, //
 };
 
-/// A work request behind all others.
+/// A work request that completes after all requests that were posted before it.
 ///
-/// Pinned, as the work request carries its address, until it has completed.
+/// Pinned until the work request has completed, as the request carries its address.
 #[pin_data]
 struct Marker {
     cqe: bindings::ib_cqe,
@@ -48,14 +48,15 @@ impl Marker {
     ///
     /// Only to be called by the RDMA core for a request that carries a marker's `cqe`.
     unsafe extern "C" fn complete(_cq: *mut bindings::ib_cq, wc: *mut bindings::ib_wc) {
-        // SAFETY: The core passes a valid completion with what was posted.
+        // SAFETY: The core passes a valid completion with the `cqe` that was posted.
         let cqe = unsafe { *(*wc).__bindgen_anon_1.wr_cqe };
-        // SAFETY: The marker stays until this has completed it.
+        // SAFETY: The marker stays until this function completes `done`.
         let marker = unsafe { &*container_of!(cqe, Self, cqe) };
         marker.done.complete_all();
     }
 
-    /// Posts the marker by `post` and waits for it. `post` is tried again while there is no room.
+    /// Posts the marker by `post` and waits until it has completed. Calls `post` again while the
+    /// queue is full.
     fn pass(
         self: Pin<&Self>,
         polling: &PollingExcluded<'_>,
@@ -79,12 +80,12 @@ impl Marker {
 
 /// Waits until all requests that were posted have completed and their handlers have returned.
 ///
-/// Nobody must post concurrently, save for handlers: what these post may be in flight afterwards,
-/// to be flushed. Sleeps. The driver's error if it cannot say when the queue pair is drained, as
-/// that of a device that is gone.
+/// Only handlers may post concurrently: their requests are flushed, and may be in flight
+/// afterwards. Sleeps. An error is the driver's, for example if the device is gone: it is not known
+/// then when the queue pair is drained.
 ///
-/// The C function wants room in the queues for its requests, warns if there is none, and does not
-/// wait then. So markers go through the queues first, and keep on trying.
+/// `ib_drain_qp()` needs room in the queues for its own requests. If there is none, it warns and
+/// does not wait. So markers go through the queues first, and are posted again until there is room.
 ///
 /// # Safety
 ///
@@ -128,9 +129,10 @@ pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) ->
         });
         drained = sends.and(receives);
     }
-    // SAFETY: The queue pair is valid. Its completion queue comes from `ib_alloc_cq()`; or, if it
-    // is polled in bursts, from `__ib_create_cq()`, and then the poller calls `done` as well, and
-    // its context is `IB_POLL_SOFTIRQ`, which is zero: nobody polls it here.
+    // SAFETY: The queue pair is valid. Its completion queue comes from `ib_alloc_cq()`, or from
+    // `__ib_create_cq()` if it is polled in bursts. In the latter case the poller calls `done`,
+    // too, and `poll_ctx` of the queue is zero, `IB_POLL_SOFTIRQ`, so this function does not poll
+    // it.
     unsafe { bindings::ib_drain_qp(qp) };
     drained
 }

@@ -24,16 +24,16 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Where the messages in a buffer go: [`Outgoing`] or [`Incoming`].
+/// The direction of the messages in a buffer: [`Outgoing`] or [`Incoming`].
 pub trait MessageDirection: sealed::Sealed + 'static {
     /// How the device accesses the buffer.
     const DIRECTION: Direction;
 }
 
-/// To the peer: the CPU writes them, the device only reads.
+/// Messages to the peer: the CPU writes them, the device only reads them.
 pub enum Outgoing {}
 
-/// From the peer: the device writes them, at any time.
+/// Messages from the peer: the device writes them, at any time.
 pub enum Incoming {}
 
 mod sealed {
@@ -54,7 +54,8 @@ impl MessageDirection for Incoming {
 pub struct MessageBuffers;
 
 impl MessageBuffers {
-    /// The longest buffer in bytes; the page allocator has them on every machine.
+    /// The size of the largest buffer in bytes. The page allocator of every machine has such
+    /// blocks.
     pub const MAX_SIZE: usize = 2 << 20;
 
     /// Allocates `count` zeroed buffers of `size` bytes each. Sleeps.
@@ -68,7 +69,7 @@ impl MessageBuffers {
     ) -> Result<KVVec<MessageBuffer<D>>> {
         let mut buffers = KVVec::with_capacity(count, GFP_KERNEL)?;
         allocate(domain, count, size, D::DIRECTION, &mut |piece| {
-            // INVARIANT: Mapped in that direction.
+            // INVARIANT: `allocate()` maps the piece in the direction of `D`.
             let buffer = MessageBuffer {
                 piece,
                 _direction: PhantomData,
@@ -108,15 +109,16 @@ fn allocate(
     Ok(())
 }
 
-/// The alignment of buffers: no two share a cache line, as `ARCH_DMA_MINALIGN` of any machine.
+/// The alignment of buffers, so that no two share a cache line. At least `ARCH_DMA_MINALIGN` of
+/// every machine.
 const ALIGNMENT: usize = 128;
 
 /// Contiguous pages that are mapped for a device.
 ///
 /// # Invariants
 ///
-/// `pages` are mapped for `device` at `dma_address` in `direction`. The device stays, as the
-/// protection domain has a handle of it.
+/// `pages` are mapped for `device` at `dma_address` in `direction`. `device` is valid, as the
+/// protection domain holds a handle of it.
 struct Block {
     pages: Pages,
     dma_address: u64,
@@ -127,7 +129,7 @@ struct Block {
 // SAFETY: Owns its pages, which may be unmapped and freed in any task.
 unsafe impl Send for Block {}
 
-// SAFETY: Has no methods that change anything.
+// SAFETY: `Block` has no method that changes it.
 unsafe impl Sync for Block {}
 
 impl Block {
@@ -159,7 +161,8 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; `Retained` keeps the block while requests name it.
+        // SAFETY: By the type invariant the pages are mapped. `Retained` keeps the block while work
+        // requests name it.
         unsafe {
             bindings::rnbd_helper_ib_dma_unmap_single(
                 self.device,
@@ -175,9 +178,9 @@ impl Drop for Block {
 ///
 /// # Invariants
 ///
-/// The `size` bytes at `address` are part of `block` and belong to this piece alone, and `size` is
-/// not 0. They are mapped for `device` at `dma_address`; `lkey` is for the domain of the block,
-/// whose serial number is `domain`.
+/// The `size` bytes at `address` are part of the block and belong to this piece alone, and `size`
+/// is not 0. The bytes are mapped for `device` at `dma_address`. `lkey` and `domain` are the local
+/// key and the serial number of the domain of the block.
 struct Piece {
     address: NonNull<u8>,
     dma_address: u64,
@@ -185,11 +188,11 @@ struct Piece {
     lkey: u32,
     device: *mut bindings::ib_device,
     domain: u64,
-    /// Keeps all that.
+    /// Keeps the memory, the mapping and the device.
     _block: Arc<Retained<Block>>,
 }
 
-// SAFETY: Owns its part of the block.
+// SAFETY: A `Piece` owns its part of the block.
 unsafe impl Send for Piece {}
 
 // SAFETY: Through a shared reference the bytes are only copied in or out, by `shared_memory`.
@@ -201,8 +204,8 @@ impl Piece {
     /// The `size` bytes at `offset` are within the pages of `block` and not part of another piece;
     /// `size` is not 0.
     unsafe fn of_block(block: Arc<Retained<Block>>, offset: usize, size: usize) -> Self {
-        // INVARIANT: By the function's requirement, and by the invariant of the block, which has
-        // what is mapped for the device.
+        // INVARIANT: By the function's requirement the bytes belong to this piece alone, and by the
+        // invariant of the block they are mapped.
         Self {
             // SAFETY: By the function's requirement.
             address: unsafe { block.pages.address().add(offset) },
@@ -219,8 +222,8 @@ impl Piece {
 
 /// A buffer for one message.
 ///
-/// May be dropped in any context, as long as somebody else holds the protection domain, with which
-/// the memory goes.
+/// May be dropped in any context, as long as something else holds the protection domain. The memory
+/// is freed with the domain.
 ///
 /// # Invariants
 ///
@@ -248,9 +251,9 @@ impl<D: MessageDirection> MessageBuffer<D> {
 impl MessageBuffer<Outgoing> {
     /// Copies `bytes` to `offset`; [`Self::sge()`] hands them to the device. Any context.
     ///
-    /// A device that still sends what was there before may send any mixture of both, as bytes are
-    /// only copied in; see the module `shared_memory`. Bytes that were never written are zero.
-    /// `EINVAL` if they do not fit.
+    /// If the device still sends an earlier message from the buffer, it may send any mixture of old
+    /// and new bytes; see the module `shared_memory`. Bytes that were never written are zero.
+    /// `EINVAL` if `bytes` do not fit.
     #[inline(always)]
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result {
         let piece = &self.piece;
@@ -258,8 +261,8 @@ impl MessageBuffer<Outgoing> {
         if end > self.size() {
             return Err(EINVAL);
         }
-        // SAFETY: By the invariant of the piece its bytes are this buffer's alone, and are only
-        // accessed by copying; the range was checked.
+        // SAFETY: By the invariant of the piece its bytes belong to this buffer alone. They are
+        // only accessed by copying, and the range was checked.
         unsafe { shared_memory::store(piece.address.as_ptr().add(offset), bytes) };
         Ok(())
     }
@@ -273,8 +276,8 @@ impl MessageBuffer<Outgoing> {
         }
         let piece = &self.piece;
         let (address, direction) = (piece.dma_address, Outgoing::DIRECTION.into());
-        // SAFETY: By the type invariant of the piece, whose block stays as long as the domain. The
-        // size is at most `MAX_SIZE`.
+        // SAFETY: By the invariant of the piece the bytes are mapped, and its block stays as long
+        // as the domain. `len` is at most `MAX_SIZE`, so it fits.
         unsafe {
             verbs::sync_for_device(piece.device, address, len, direction);
             Ok(Sge::new(address, len as u32, piece.lkey, piece.domain))
@@ -283,16 +286,16 @@ impl MessageBuffer<Outgoing> {
 }
 
 impl MessageBuffer<Incoming> {
-    /// Copies what the device wrote, from the beginning, to `bytes`. Any context.
+    /// Copies the first bytes that the device wrote to `bytes`. Any context.
     ///
-    /// `EINVAL` if there are more of them than in the buffer. To be called once per message; what
-    /// is copied does not change any more.
+    /// `EINVAL` if `bytes` is longer than the buffer. To be called once per message: the device
+    /// cannot change the copy.
     #[inline]
     pub fn copy_out(&self, bytes: &mut [u8]) -> Result {
         if bytes.len() > self.size() {
             return Err(EINVAL);
         }
-        // SAFETY: The ranges are valid, and the destination is not the device's.
+        // SAFETY: Both ranges are valid, and the device does not access the destination.
         unsafe {
             verbs::sync_for_cpu(
                 self.piece.device,
@@ -305,8 +308,9 @@ impl MessageBuffer<Incoming> {
         Ok(())
     }
 
-    /// All of it, for a receive on a queue pair in the domain with the serial number `domain`,
-    /// which keeps the memory then. `EINVAL` if the buffer is of another one.
+    /// The scatter entry of the whole buffer, for a receive on a queue pair in the domain with the
+    /// serial number `domain`; the domain keeps the memory. `EINVAL` if the buffer is of another
+    /// domain.
     pub(crate) fn for_receive(&self, domain: u64) -> Result<bindings::ib_sge> {
         let piece = &self.piece;
         if piece.domain != domain {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Protection domains, and the lifetime of what hardware may refer to.
+//! Protection domains, and the lifetime of memory that hardware may access.
 //!
 //! Would be: `rust/kernel/rdma/pd.rs`.
 //!
@@ -39,34 +39,36 @@ use kernel::{
 
 /// A protection domain (`ib_pd`).
 ///
-/// Make one per path and connection attempt: what is [`Retained`] by it is released when its last
-/// reference goes. Dropping the last reference sleeps; where that is not allowed all of it is left
-/// behind, see [`preempt`](crate::preempt).
+/// Each connection attempt of a path should make a domain of its own: a domain releases its
+/// [`Retained`] resources when the last reference to it is dropped. Dropping the last reference
+/// sleeps. Where sleeping is not allowed the domain is left behind with its resources, see
+/// [`preempt`](crate::preempt).
 ///
 /// # Invariants
 ///
 /// - `raw` is a valid protection domain of `device`, owned by this type.
-/// - Everything that is made in the domain holds a reference to this, or is in the list `retired`.
+/// - Everything that is made in the domain holds a reference to this value, or is in the list
+///   `retired`.
 /// - `retired` heads a list of [`Header`]s of leaked [`Node`]s, which the list owns. They are
 ///   linked by `next`, and have the `release` of their type.
-/// - `queue_pairs` is the number of [`Membership`]s that have not ended, and [`CLOSED`] if one has
-///   ended as drained; after that there are no new ones.
+/// - `queue_pairs` is the number of [`Membership`]s that have not ended, plus [`CLOSED`] if one has
+///   ended as drained. After that no membership is made.
 pub struct ProtectionDomain {
     raw: NonNull<bindings::ib_pd>,
     retired: Atomic<*mut Header>,
     queue_pairs: Atomic<u32>,
     device: DeviceHandle,
-    /// Tells it from every other one, also from those that are gone. Not 0.
+    /// A number that no other domain has or had. Not 0.
     serial: u64,
 }
 
-/// No queue pair can be made in the domain any more.
+/// In [`ProtectionDomain::queue_pairs`]: no queue pair can be made in the domain any more.
 const CLOSED: u32 = 1 << 31;
 
 /// The number of domains that were made.
 static MADE: Atomic<u64> = Atomic::new(0);
 
-// SAFETY: The verbs that take a protection domain may be called from any thread at any time; the
+// SAFETY: The verbs that take a protection domain may be called from any task at any time. The
 // retired list is changed atomically and owns values that are `Send`.
 unsafe impl Send for ProtectionDomain {}
 
@@ -103,8 +105,8 @@ impl ProtectionDomain {
     }
 
     /// Whether no request of the domain is carried out any more: every queue pair that was made in
-    /// it is drained, and no further one can be made. A request that is in flight all the same, or
-    /// is posted from here on, is flushed. Any context.
+    /// the domain is drained, and no further one can be made. A request that is still in flight, or
+    /// is posted later, is flushed. Any context.
     pub fn is_drained(&self) -> bool {
         self.queue_pairs.load(ordering::Acquire) == CLOSED
     }
@@ -125,7 +127,7 @@ impl ProtectionDomain {
         unsafe { (*self.as_raw()).local_dma_lkey }
     }
 
-    /// Puts a node on the list of what goes with the domain. Any context.
+    /// Puts a node on the list of resources that are released with the domain. Any context.
     ///
     /// # Safety
     ///
@@ -150,38 +152,38 @@ impl Drop for ProtectionDomain {
     fn drop(&mut self) {
         if !preempt::may_sleep() {
             preempt::leave_behind(&raw mut bindings::__this_module, "a protection domain");
-            // The domain stays, and with it the device.
+            // The domain stays, so the device must stay as well.
             mem::forget(self.device.handle());
             return;
         }
         let mut head = self.retired.load(ordering::Acquire);
         while let Some(node) = NonNull::new(head) {
-            // SAFETY: The list owns its nodes, and nobody else sees it any more. The next pointer
-            // is read before the node goes.
+            // SAFETY: The list owns its nodes, and no other code uses the list any more. The next
+            // pointer is read before the node is freed.
             head = unsafe { (*node.as_ptr()).next };
-            // SAFETY: The list owns the node, gives it up here, and the function is that of its
-            // type.
+            // SAFETY: The list owns the node and gives it up here, and `release` is the function of
+            // its type.
             unsafe { ((*node.as_ptr()).release)(node) };
         }
-        // SAFETY: The domain is ours. What was made in it has held a reference to `self`, or was on
-        // the list, so it is unused.
+        // SAFETY: The domain is ours. By the type invariant everything in it held a reference to
+        // `self` or was on the list, so the domain is unused.
         unsafe { bindings::ib_dealloc_pd_user(self.raw.as_ptr(), ptr::null_mut()) };
     }
 }
 
-/// A queue pair's part in its domain.
+/// Counts a queue pair in its domain.
 ///
 /// # Invariants
 ///
-/// It counts in `queue_pairs` of the domain until `ended` is set.
+/// The membership counts in `queue_pairs` of the domain until `ended` is set.
 pub(super) struct Membership {
     domain: Arc<ProtectionDomain>,
     ended: Atomic<bool>,
 }
 
 impl Membership {
-    /// For a queue pair that is about to be made. `ESHUTDOWN` if a queue pair of the domain was
-    /// drained before.
+    /// Makes the membership of a queue pair that is about to be made. `ESHUTDOWN` if a queue pair
+    /// of the domain was drained before, `ENOSPC` if there are too many.
     pub(super) fn new(domain: &Arc<ProtectionDomain>) -> Result<Self> {
         let mut members = domain.queue_pairs.load(ordering::Relaxed);
         loop {
@@ -195,16 +197,16 @@ impl Membership {
                 Err(now) => members = now,
             }
         }
-        // INVARIANT: It was just counted.
+        // INVARIANT: The membership was just counted.
         Ok(Self {
             domain: domain.clone(),
             ended: Atomic::new(false),
         })
     }
 
-    /// The queue pair was drained, or is destroyed: what is posted on it from here on is not
-    /// carried out. It cannot be connected again, as the RDMA core lets no queue pair out of the
-    /// error state but to reset it.
+    /// Ends the membership of a queue pair that was drained, or is destroyed. A request that is
+    /// posted on the queue pair later is not carried out. The queue pair cannot be connected again:
+    /// the RDMA core lets a queue pair leave the error state only by a reset.
     pub(super) fn drained(&self) {
         self.end(CLOSED);
     }
@@ -216,7 +218,7 @@ impl Membership {
         let count = &self.domain.queue_pairs;
         let mut members = count.load(ordering::Relaxed);
         loop {
-            // INVARIANT: This one does not count any more.
+            // INVARIANT: This membership does not count any more.
             let fewer = members.wrapping_sub(1) | flag;
             match count.cmpxchg(members, fewer, ordering::Full) {
                 Ok(_) => return,
@@ -236,22 +238,23 @@ impl Deref for Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        // A queue pair that was made has ended as drained before.
+        // If the queue pair was made, its membership has ended as drained before. Otherwise it ends
+        // here.
         self.end(0);
     }
 }
 
-/// What every retired node starts with.
+/// The common start of all retired nodes.
 struct Header {
     next: *mut Header,
-    /// Frees the node and what is in it.
+    /// Frees the node and its value.
     release: unsafe fn(NonNull<Header>),
 }
 
-// SAFETY: The pointer is only followed by the domain that the node was given up to.
+// SAFETY: Only the domain that owns the node follows the pointer.
 unsafe impl Send for Header {}
 
-// SAFETY: As above; nothing reads a node's header before.
+// SAFETY: As above. The header is not read before the node is on the list.
 unsafe impl Sync for Header {}
 
 #[repr(C)]
@@ -260,15 +263,16 @@ struct Node<T> {
     value: T,
 }
 
-/// A resource that stays until its protection domain goes, even if its owner goes first.
+/// A resource that stays until its protection domain is released, even if its owner is dropped
+/// first.
 ///
-/// Work requests carry bare addresses of buffers and of memory regions to the hardware, and no
-/// borrow can follow them there. So that memory which a posted request names cannot be freed
-/// under it, a dropped resource is only put on a list of the domain. The domain goes after the
-/// last queue pair in it, and a queue pair goes when nothing is in flight.
+/// Memory that a posted work request names must not be freed. The request carries bare addresses of
+/// buffers and memory regions to the hardware, and no borrow can follow them there. So a dropped
+/// resource is only put on a list of its domain. The domain is released after its last queue pair,
+/// and a queue pair is destroyed only when nothing is in flight.
 ///
 /// May be dropped in any context as long as something else holds the domain, for example a queue
-/// pair; else see there.
+/// pair. Otherwise the drop releases the domain, see [`ProtectionDomain`].
 ///
 /// # Invariants
 ///
@@ -291,7 +295,7 @@ impl<T: Send + 'static> Retained<T> {
             },
             GFP_KERNEL,
         )?;
-        // INVARIANT: As made above.
+        // INVARIANT: The node was just made with the `release` of `T`.
         Ok(Self {
             node: ManuallyDrop::new(node),
             domain: domain.clone(),
@@ -319,7 +323,7 @@ impl<T: Send + 'static> Drop for Retained<T> {
         // CAST: The header is the first field of the `repr(C)` node.
         let header = KBox::into_raw(node).cast::<Header>();
         if let Some(header) = NonNull::new(header) {
-            // SAFETY: It was just leaked, and it has its `release`.
+            // SAFETY: The node was just leaked, and has the `release` of its type.
             unsafe { self.domain.retire(header) };
         }
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queues that are worked off in bursts.
+//! Polling of completion queues in bursts.
 //!
-//! The RDMA core's own way (`ib_alloc_cq()`) calls a handler for each completion and tells nobody
-//! when it has found the last one. Whoever knows that can do once for a burst of completions what
-//! it would do for each: post receives, answer requests. So this polls by itself.
+//! This module polls completion queues itself, so that a handler is told when a burst of
+//! completions ends. The handler can then do work once for the burst, rather than for each
+//! completion: post receives, send responses. The RDMA core (`ib_alloc_cq()`) calls a handler for
+//! each completion, and does not tell which one is the last.
 //!
 //! C: `ib_cq_poll_work()`
 
@@ -36,17 +37,17 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Completions that are taken from the device at a time; as in the core.
+/// Completions that are taken from the device at a time; as in the RDMA core.
 const BATCH: usize = 16;
 
-/// Completions after which other work gets the CPU; as in the core.
+/// Completions after which other work gets the CPU; as in the RDMA core.
 const BUDGET: usize = 256;
 
-/// What handles the completions of a queue; part of a queue pair.
+/// The handler of a queue's completions; part of a queue pair.
 pub(super) struct Hook {
-    /// Handles all that `polled` has, as one burst.
+    /// Handles all completions of `polled`, as one burst.
     ///
-    /// Only with the hook that it is in, as long as that is in place.
+    /// To be called only with the hook that has this function, and only while that hook is set.
     pub(super) burst: unsafe fn(hook: *mut Hook, polled: &mut Polled<'_>),
 }
 
@@ -54,41 +55,42 @@ pub(super) struct Hook {
 ///
 /// # Invariants
 ///
-/// `cq` is valid and polled by the holder of this alone, and so is `batch` used, which has room for
-/// [`BATCH`] completions.
+/// `cq` is valid, and `batch` has room for [`BATCH`] completions. Only the holder of this value
+/// polls `cq` and uses `batch`.
 pub(super) struct Polled<'a> {
     cq: *mut bindings::ib_cq,
     batch: *mut bindings::ib_wc,
-    /// How many there were; at most `BUDGET` and a batch.
+    /// The number of completions so far; less than `BUDGET + BATCH`.
     done: usize,
     is_last: bool,
     _poller: PhantomData<&'a Poller>,
 }
 
 impl Polled<'_> {
-    /// The next completions; `None` after the last ones, or if there were enough.
+    /// The next completions; `None` after the last ones, or when [`BUDGET`] is reached.
     pub(super) fn next_batch(&mut self) -> Option<&[bindings::ib_wc]> {
         if self.is_last || self.done >= BUDGET {
             return None;
         }
-        // SAFETY: By the type invariant the queue is ours, and there is that much room.
+        // SAFETY: By the type invariant only this value's holder polls the queue, and `batch` has
+        // room for `BATCH` completions.
         let found = unsafe { verbs::poll_cq(self.cq, BATCH as c_int, self.batch) };
-        // A driver that fails has found nothing, and none finds more than there is room for.
+        // An error of the driver counts as no completion.
         let found = found.clamp(0, BATCH as c_int) as usize;
         self.is_last = found < BATCH;
         self.done += found;
-        // SAFETY: That many completions have been written, and are not changed as long as `self` is
+        // SAFETY: `found` completions have been written, and are not changed as long as `self` is
         // borrowed.
         Some(unsafe { slice::from_raw_parts(self.batch, found) })
     }
 
-    /// Calls what `wc` itself names, as the RDMA core does.
+    /// Calls the function `done` of the `cqe` of `wc`, as the RDMA core does.
     ///
     /// # Safety
     ///
     /// `wc` comes from [`Self::next_batch()`].
     pub(super) unsafe fn call(cq: *mut bindings::ib_cq, wc: &bindings::ib_wc) {
-        // SAFETY: Each completion has the `wr_cqe` that was posted, which stays until this is
+        // SAFETY: Each completion has the `wr_cqe` that was posted, which stays until its `done` is
         // called.
         unsafe {
             let cqe = *wc.__bindgen_anon_1.wr_cqe;
@@ -121,15 +123,16 @@ pub(super) struct Poller {
     batch: UnsafeCell<[MaybeUninit<bindings::ib_wc>; BATCH]>,
 }
 
-// SAFETY: By the type invariant what is not atomic is used by one at a time.
+// SAFETY: By the type invariant `batch` is used by one task at a time. The other fields are atomic
+// or not changed.
 unsafe impl Send for Poller {}
 
 // SAFETY: As above.
 unsafe impl Sync for Poller {}
 
 impl Poller {
-    /// Makes a poller that works on `queue`, which it keeps. May sleep. `ESHUTDOWN` if the queue is
-    /// being destroyed.
+    /// Makes a poller whose work runs on `queue`; the poller keeps the queue. May sleep.
+    /// `ESHUTDOWN` if the queue is being destroyed.
     pub(super) fn new(queue: &QueueHandle) -> Result<Pin<KBox<Self>>> {
         let queue = queue.enter().ok_or(ESHUTDOWN)?;
         KBox::pin_init(
@@ -156,7 +159,8 @@ impl Poller {
         )
     }
 
-    /// What the completion queue is to be made with, besides [`Self::completed()`].
+    /// The context with which the completion queue must be made. Its handler must be
+    /// [`Self::completed()`].
     pub(super) fn context(&self) -> *mut c_void {
         ptr::from_ref(self).cast_mut().cast()
     }
@@ -165,7 +169,7 @@ impl Poller {
     ///
     /// # Safety
     ///
-    /// It was made with [`Self::context()`] and is not destroyed before [`Self::stop()`] has
+    /// `cq` was made with [`Self::context()`] and is not destroyed before [`Self::stop()`] has
     /// returned.
     pub(super) unsafe fn start(&self, cq: *mut bindings::ib_cq) {
         // INVARIANT: By the function's requirement.
@@ -174,12 +178,13 @@ impl Poller {
         self.enqueue();
     }
 
-    /// Polls no more. Nothing completes any more on the queue. Sleeps.
+    /// Stops polling. Sleeps. Only to be called when nothing completes any more on the queue.
     ///
-    /// Called once more when the queue is destroyed: an event of the device may have come late, and
-    /// its work has to be over before this goes.
+    /// To be called once more when the queue is destroyed: the device may have sent a late event,
+    /// whose work must be over before the poller is freed.
     pub(super) fn stop(&self) {
-        // First, so that work which is queued from now on finds nothing to poll.
+        // Before the work is cancelled, so that work which is queued from now on finds nothing to
+        // poll.
         // INVARIANT: Null.
         self.cq.store(ptr::null_mut(), ordering::Release);
         // SAFETY: The work is initialised.
@@ -192,18 +197,19 @@ impl Poller {
         unsafe { bindings::current_work() == self.work.get() }
     }
 
-    /// Has `hook` told of all bursts that are found once this has returned. `EBUSY` if there is
-    /// another. Sleeps; not to be called by a handler.
+    /// Sets the hook, which handles all bursts after this has returned. `EBUSY` if there is a hook
+    /// already. Sleeps; not to be called by a handler.
     ///
     /// # Safety
     ///
-    /// It stays until [`Self::unhook()`] has returned.
+    /// `hook` stays valid until [`Self::unhook()`] has returned.
     pub(super) unsafe fn hook(&self, hook: *mut Hook) -> Result {
         // INVARIANT: By the function's requirement.
         match self.hook.cmpxchg(ptr::null_mut(), hook, ordering::Full) {
             Ok(_) => {
-                // Work that has seen no hook would poll what completes now, and tell nobody. By the
-                // barrier either it is waited for here, or it sees the hook.
+                // Work that has seen no hook must be over before this returns, as it would handle
+                // new completions without the hook. By the full barrier either `flush_work()` waits
+                // for that work, or the work sees the hook.
                 // SAFETY: The work is initialised.
                 unsafe { bindings::flush_work(self.work.get()) };
                 Ok(())
@@ -212,20 +218,20 @@ impl Poller {
         }
     }
 
-    /// Forgets the hook, which is not used any more when this returns. Sleeps; not to be called by
-    /// a handler.
+    /// Takes the hook out. The hook is not used any more when this returns. Sleeps; not to be
+    /// called by a handler.
     pub(super) fn unhook(&self) {
-        // INVARIANT: The work that has seen the old one is waited for: by the barrier either
-        // `flush_work()` sees that it was queued, or it sees that there is no hook.
+        // INVARIANT: Work that has seen the old hook is over when this returns: by the full barrier
+        // either `flush_work()` waits for the work, or the work sees that there is no hook.
         let _ = self.hook.xchg(ptr::null_mut(), ordering::Full);
         // SAFETY: The work is initialised.
         unsafe { bindings::flush_work(self.work.get()) };
     }
 
-    /// Has the work done on this CPU; false if it is queued already. Any context.
+    /// Queues the work; false if it is queued already. Any context.
     fn enqueue(&self) -> bool {
-        // SAFETY: The queue exists as it is entered; the work is initialised, and is cancelled
-        // before it goes.
+        // SAFETY: The queue exists as its gate is entered. The work is initialised, and is
+        // cancelled before the poller is freed.
         unsafe {
             bindings::queue_work_on(
                 bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
@@ -235,20 +241,20 @@ impl Poller {
         }
     }
 
-    /// There are completions. Any context.
+    /// Called when the queue has completions. Any context.
     ///
     /// # Safety
     ///
-    /// Only for the RDMA core, with the context that a completion queue was made with.
+    /// Only to be called by the RDMA core, with the context with which a completion queue was made.
     pub(super) unsafe extern "C" fn completed(_cq: *mut bindings::ib_cq, context: *mut c_void) {
-        // SAFETY: By the safety requirement the context is that of a poller, which goes after the
+        // SAFETY: By the safety requirement the context is a poller, which is freed after the
         // completion queue.
         unsafe { &*context.cast::<Self>() }.enqueue();
     }
 
     /// # Safety
     ///
-    /// Only for the workqueue, with the work of a poller.
+    /// Only to be called by the workqueue, with the work of a poller.
     unsafe extern "C" fn run(work: *mut bindings::work_struct) {
         let work: *mut Opaque<bindings::work_struct> = work.cast();
         // SAFETY: By the safety requirement; the poller waits for its work.
@@ -269,12 +275,12 @@ impl Poller {
         if hook.is_null() {
             while let Some(batch) = polled.next_batch() {
                 for wc in batch {
-                    // SAFETY: It comes from there.
+                    // SAFETY: The completion comes from `next_batch()`.
                     unsafe { Polled::call(cq, wc) };
                 }
             }
         } else {
-            // SAFETY: By the type invariant.
+            // SAFETY: By the type invariant the hook is valid, and it is set.
             unsafe { ((*hook).burst)(hook, &mut polled) };
         }
         let flags = bindings::ib_cq_notify_flags_IB_CQ_NEXT_COMP

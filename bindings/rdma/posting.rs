@@ -32,17 +32,18 @@ use core::{
     ptr, //
 };
 
-/// The receives that are posted at once; they are on the stack.
+/// The receives that are posted at once. Their work requests are on the stack.
 const RECVS_PER_POST: usize = 16;
 
 impl<H: Handler> QueuePairRef<H> {
     /// Posts the requests of `batch`, in order, and empties it. Any context.
     ///
-    /// If it fails, the requests before [`Unposted::first`] were posted, and the error says why the
-    /// others were not. `EINVAL` if there are none, for a [`WrId`] out of range, for more scatter
-    /// entries than the queue pair takes in a request, for memory of another domain, and if the
-    /// batch is for another queue pair: nothing was posted then. `ESHUTDOWN` while the queue pair
-    /// is being dropped. Any other error is the driver's; with `ENOMEM` the queue is full.
+    /// On an error the requests before [`Unposted::first`] were posted, and the error says why the
+    /// rest was not. `EINVAL` if the batch has no requests, for a [`WrId`] out of range, for more
+    /// scatter entries than the queue pair takes in a request, for memory of another domain, and if
+    /// the batch is for another queue pair: nothing was posted then. `ESHUTDOWN` while the queue
+    /// pair is being dropped. Any other error is the driver's; `ENOMEM` means that the queue is
+    /// full.
     ///
     /// Inlined, so that a batch of one request is linked without a loop.
     #[inline(always)]
@@ -72,15 +73,15 @@ impl<H: Handler> QueuePairRef<H> {
                 return Err(Unposted { first, error });
             }
         };
-        // SAFETY: The batch was linked, so it is null or of the domain of the queue pair, which
-        // holds the domain, and by it the region.
+        // SAFETY: The batch was linked, so the pointer is null or a region of the domain of the
+        // queue pair. The queue pair holds the domain, which keeps the region.
         let registering = unsafe { registering.as_ref() };
         if let Some(region) = registering {
             self.forget_invalidated(region.registering(inner.serial));
         }
         let mut bad = ptr::null();
-        // SAFETY: The queue pair is valid; the batch is linked, ends with null, and it and the
-        // entries it points to are valid during the call, after which they are not used.
+        // SAFETY: The queue pair is valid; the batch is linked and ends with null. The batch and
+        // its entries are valid during the call, and the driver does not use them later.
         let error = unsafe { verbs::post_send(inner.qp, first, &mut bad) };
         if let Some(region) = registering {
             region.registered();
@@ -88,7 +89,8 @@ impl<H: Handler> QueuePairRef<H> {
         let result = if error == 0 {
             Ok(())
         } else {
-            // Some drivers (erdma) name the head of a list of which they have posted a part.
+            // The first request is not a reliable answer: some drivers (erdma) name it also if they
+            // have posted a part of the list.
             let first = batch.position(bad);
             Err(Unposted {
                 first: first.filter(|first| *first > 0 || batch.len() == 1),
@@ -99,20 +101,21 @@ impl<H: Handler> QueuePairRef<H> {
         result
     }
 
-    /// A region is about to be registered with `rkey`: that the peer invalidated it before does not
-    /// count.
+    /// Forgets that the peer has invalidated `rkey`. To be called before a region is registered
+    /// with `rkey`.
     fn forget_invalidated(&self, rkey: u32) {
         let invalidated = &self.inner().invalidated;
         if invalidated.load(ordering::Relaxed) == rkey {
-            // Nothing to do if the handler has noted another key meanwhile.
+            // If this fails, the handler has noted another key meanwhile, so `rkey` is forgotten
+            // already.
             let _ = invalidated.cmpxchg(rkey, 0, ordering::Relaxed);
         }
     }
 
-    /// Notes the key that the device has invalidated at the peer's request, if `completion` is one
-    /// of this queue pair that says so; returns whether it is. Any context.
+    /// Notes the key that the device has invalidated at the peer's request, if `completion` reports
+    /// one and is of this queue pair. Returns whether a key was noted. Any context.
     ///
-    /// The key is known until the next one comes, or until it is registered again; see
+    /// The key stays noted until the next one is noted, or until it is registered again; see
     /// [`Self::peer_ended()`].
     pub fn note_invalidation(&self, completion: &WorkCompletion<'_>) -> bool {
         let Some(rkey) = completion.invalidated_rkey() else {
@@ -126,8 +129,8 @@ impl<H: Handler> QueuePairRef<H> {
     }
 
     /// Whether `region` was registered on this queue pair, and the device has reported that the
-    /// peer invalidated its key: the memory of the region is free then. A message of the peer that
-    /// says so does not count. Any context.
+    /// peer invalidated its key. If so, the memory of the region is free. Only the device's report
+    /// counts, not what a message of the peer says. Any context.
     pub fn peer_ended(&self, region: &MemoryRegion) -> bool {
         region.ended_by_peer(self.inner().serial, &self.inner().invalidated)
     }
@@ -140,9 +143,10 @@ impl<H: Handler> QueuePairRef<H> {
         unsafe { self.post_recv_list(&wr) }
     }
 
-    /// Posts receives; [`Self::receive_again()`] will do so for `at_once` at a time. Sleeps.
+    /// Posts receives. [`Self::receive_again()`] posts them again, `at_once` at a time. Sleeps.
     ///
-    /// `EEXIST` the second time. Errors as [`Self::post()`]; some may have been posted then.
+    /// `EEXIST` if it was called before. Otherwise errors as [`Self::post()`]; some receives may
+    /// have been posted then.
     pub fn post_receives<'a>(
         &self,
         receives: impl ExactSizeIterator<Item = Result<Receive<'a>>>,
@@ -158,31 +162,31 @@ impl<H: Handler> QueuePairRef<H> {
             };
             Ok((cqe.cast_mut(), sge))
         });
-        // SAFETY: They stay with the queue pair.
+        // SAFETY: The `ib_cqe`s stay as long as the queue pair, of which the receives are a part.
         let receives = unsafe { Receives::new(receives, at_once) }?;
         if !inner.receives.populate(receives) {
             return Err(EEXIST);
         }
         let receives = inner.receives.as_ref().ok_or(EINVAL)?;
-        // SAFETY: By the invariant of `Receives`.
+        // SAFETY: By the invariant of `Receives` the linked requests are complete.
         receives.post_linked(|wr| unsafe { self.post_recv_list(wr) })
     }
 
-    /// Receive `index` of [`Self::post_receives()`] has completed: posts it again, now or together
-    /// with others. Any context.
+    /// Posts receive `index` of [`Self::post_receives()`] again, which has completed: at once, or
+    /// later together with further receives. Any context.
     ///
-    /// For the completion handler, which is called for one completion at a time; `EBUSY` if others
-    /// call this at the same time. `EINVAL` if there is no such receive, or if it waits already to
-    /// be posted. Errors as [`Self::post()`].
+    /// For the completion handler, which is called for one completion at a time: `EBUSY` during
+    /// another call. `EINVAL` if there is no such receive, or if the receive waits already to be
+    /// posted. Errors as [`Self::post()`].
     #[inline(always)]
     pub fn receive_again(&self, index: u32) -> Result {
         let receives = self.inner().receives.as_ref().ok_or(EINVAL)?;
-        // SAFETY: By the invariant of `Receives`.
+        // SAFETY: By the invariant of `Receives` the linked requests are complete.
         receives.again(index as usize, |wr| unsafe { self.post_recv_list(wr) })
     }
 
-    /// Posts `count` receives without a buffer, all named `id`: for RDMA writes with immediate.
-    /// Any context. Errors as [`Self::post()`].
+    /// Posts `count` receives without a buffer, all with the work request id `id`: for RDMA writes
+    /// with immediate. Any context. Errors as [`Self::post()`].
     #[inline]
     pub fn post_empty_recvs(&self, id: WrId, count: u32) -> Result {
         let mut wrs = [const { MaybeUninit::<bindings::ib_recv_wr>::uninit() }; RECVS_PER_POST];

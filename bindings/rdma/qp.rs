@@ -64,31 +64,33 @@ use kernel::{
 
 /// Receives the completions of a [`QueuePair`], besides the events of its id.
 pub trait Handler: EventHandler {
-    /// What the handler keeps for a burst of completions: all that one look at a queue of
-    /// [`CompletionQueue::in_bursts()`] finds. With other queues each completion is a burst.
+    /// The state that the handler keeps during a burst of completions: those that one run of the
+    /// poller of a queue of [`CompletionQueue::in_bursts()`] finds. With other queues each
+    /// completion is a burst.
     type Burst: Default;
 
-    /// A burst begins that has more than one completion. As [`Self::completion()`].
+    /// A burst of more than one completion begins. Context as of [`Self::completion()`].
     fn burst_begins(&self) {}
 
-    /// A completion. Called in the context of the completion queue, of which it depends whether
-    /// sleeping is allowed; serialised per completion queue.
+    /// A completion. Called in the context of the completion queue, which decides whether the
+    /// handler may sleep; serialised per completion queue.
     fn completion(&self, _: &QueuePairRef<Self>, _: &WorkCompletion<'_>, _: &mut Self::Burst) {}
 
-    /// A request has completed that used the memory which the region with this key has mapped: a
-    /// write from it, or an invalidation. As [`Self::completion()`].
+    /// A work request of the region with this `key` has completed: a write from the memory that the
+    /// region has mapped, or an invalidation. Context as of [`Self::completion()`].
     fn region_completed(&self, _: &QueuePairRef<Self>, _key: u32, _: &WorkCompletion<'_>) {}
 
-    /// The burst has ended. As [`Self::completion()`].
+    /// The burst has ended. Context as of [`Self::completion()`].
     fn burst_ends(&self, _: &QueuePairRef<Self>, _: Self::Burst) {}
 }
 
-/// What a queue pair is to hold.
+/// The sizes of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
-    /// Send-side work requests in flight, signaled or not; room for draining is added to it.
+    /// Send-side work requests in flight, signaled or not. Room for draining is added to this
+    /// number.
     pub max_send_wr: u32,
-    /// Receives in flight; room for draining is added to it.
+    /// Receives in flight. Room for draining is added to this number.
     pub max_recv_wr: u32,
     /// Scatter entries per send-side request.
     pub max_send_sge: u32,
@@ -96,19 +98,19 @@ pub struct Capabilities {
     pub max_recv_sge: u32,
 }
 
-/// A receive: its name, and its buffer if it has one.
+/// A receive: its work request id, and its buffer if it has one.
 pub type Receive<'a> = (WrId, Option<&'a MessageBuffer<Incoming>>);
 
 /// A reliable-connected queue pair, with the CM id that it belongs to.
 ///
 /// Completions and CM events go to the id's handler.
 ///
-/// Dropping it disconnects, waits until every request in flight has completed (that is, the
-/// handler is called, mostly with [`Status::Flushed`](super::Status::Flushed)), and destroys the
-/// queue pair and the id. No handler runs any more when that is done. It sleeps, and must not
-/// happen with anything held that a handler waits for. In the id's own event handler it is allowed.
-/// In a completion handler, or where sleeping is not allowed, it is left behind; see
-/// [`preempt`](crate::preempt).
+/// Dropping a queue pair disconnects, waits until every request in flight has completed, and
+/// destroys the queue pair and the id. For each of these requests the handler is called, mostly
+/// with [`Status::Flushed`](super::Status::Flushed). After the drop no handler runs any more. The
+/// drop sleeps; the caller must not hold anything for which a handler waits. In the id's own event
+/// handler the drop is allowed. In a completion handler, or where sleeping is not allowed, the
+/// queue pair is left behind; see [`preempt`](crate::preempt).
 ///
 /// # Invariants
 ///
@@ -117,12 +119,13 @@ pub struct QueuePair<H: Handler> {
     lent: QueuePairRef<H>,
 }
 
-/// A queue pair as completion handlers get it: they can post on it, but neither connect nor end it.
+/// A queue pair as completion handlers get it: handlers can post on it, but neither connect nor end
+/// it.
 ///
 /// # Invariants
 ///
-/// `inner` points to what a [`QueuePair`] owns, which is not freed while this value is used. Nobody
-/// has an exclusive reference to it until then.
+/// `inner` points to the [`Inner`] of a [`QueuePair`], which is not freed while this value is used.
+/// Until then there is no exclusive reference to it.
 pub struct QueuePairRef<H: Handler> {
     inner: NonNull<Inner<H>>,
 }
@@ -130,18 +133,20 @@ pub struct QueuePairRef<H: Handler> {
 /// # Invariants
 ///
 /// - `qp` is the queue pair of `id`, on the completion queue of `completions`, in `domain`.
-/// - `cqes` has the length given at creation and stays where it is; all call `complete::<H>`.
+/// - `cqes` has the length given at creation and does not move. Each element calls `complete::<H>`.
 /// - `domain_serial` is that of `domain`.
 /// - The queue pair takes `max_send_sge` scatter entries in a send-side request.
 /// - `serial` is a number that no other queue pair has or had, and not 0.
 /// - `invalidated` is the key that the device has invalidated last at the peer's request, on this
-///   queue pair; 0 if there was none, or if a table was to be registered with it here since.
+///   queue pair. It is 0 if there was none, or if a registration with that key was posted here
+///   since, even without success.
 /// - `region_completed` is that of `H`.
 #[repr(C)]
 pub(super) struct Inner<H: Handler> {
-    /// First, as the completion of a region's request does not know `H`.
+    /// The first field, as the completion of a region's request does not know `H`.
     region_completed: RegionCompleted,
-    // Declared in the order in which they have to go. What posting needs is in one cache line.
+    // The fields are declared in the order in which they must be dropped. Those that posting needs
+    // are in one cache line.
     id: Id<H>,
     pub(super) qp: *mut bindings::ib_qp,
     pub(super) cqes: KVVec<bindings::ib_cqe>,
@@ -160,11 +165,11 @@ pub(super) struct Inner<H: Handler> {
 /// The number of queue pairs that were made.
 static MADE: Atomic<u64> = Atomic::new(0);
 
-/// What can be made before it is certain that the id becomes part of a queue pair.
+/// The parts that are made before the id becomes part of a queue pair.
 struct Prepared<H: Handler> {
     completions: Reservation,
     cqes: KVVec<bindings::ib_cqe>,
-    /// All but the context, which is the box.
+    /// Complete except for the context, which is the address of the box.
     attributes: bindings::ib_qp_init_attr,
     inner: KBox<MaybeUninit<Inner<H>>>,
 }
@@ -177,7 +182,8 @@ unsafe impl<H: Handler> Sync for QueuePairRef<H> {}
 
 impl<H: Handler> QueuePairRef<H> {
     pub(super) fn inner(&self) -> &Inner<H> {
-        // SAFETY: It is not freed while this value is used, and only shared.
+        // SAFETY: By the type invariant the `Inner` is not freed while this value is used, and
+        // there are only shared references to it.
         unsafe { self.inner.as_ref() }
     }
 
@@ -208,9 +214,9 @@ impl<H: Handler> Deref for QueuePair<H> {
 impl<H: Handler> Id<H> {
     /// Makes the queue pair. `wr_ids` is the number of [`WrId`](super::WrId)s. Sleeps.
     ///
-    /// Gives the id back if it fails: with `ENODEV` if the id has no device, `EINVAL` if the
-    /// completion queue has not enough entries left or a capability is beyond the device's, and
-    /// with any error of the driver.
+    /// On an error the id is returned as well. `ENODEV` if the id has no device, `EINVAL` if the
+    /// completion queue has not enough entries left or a capability is beyond the device's, and any
+    /// error of the driver.
     pub fn create_queue_pair(
         self,
         domain: &Arc<ProtectionDomain>,
@@ -232,11 +238,12 @@ impl<H: Handler> Id<H> {
             attributes,
             inner,
         } = prepared;
-        // No device, no queue pair; the CM compares the devices of id and domain.
+        // Without a device no queue pair can be made. The CM compares the devices of id and domain.
         if self.device().is_none() {
             return Err((self, ENODEV));
         }
-        // Nothing is posted before this returns, so nothing completes; see `event()` for events.
+        // Nothing is posted before this function returns, so nothing completes. Events are handled
+        // by `event()`.
         let inner = inner.write(Inner {
             region_completed: region_completed::<H>,
             id: self,
@@ -265,8 +272,8 @@ impl<H: Handler> QueuePair<H> {
         let (cm_id, domain) = (inner.id.as_raw(), inner.domain.as_raw());
         let inner = KBox::into_raw(inner);
         let fail = move |error| {
-            // SAFETY: It was made above, and there is no queue pair, so nobody else has the
-            // pointer.
+            // SAFETY: The box was leaked above, and there is no queue pair, so no other code has
+            // the pointer.
             let inner = KBox::into_inner(unsafe { KBox::from_raw(inner) });
             Err((inner.id, error))
         };
@@ -276,10 +283,11 @@ impl<H: Handler> QueuePair<H> {
         if let Err(error) = made {
             return fail(error);
         }
-        // SAFETY: The id is valid. `inner` is still only ours, as nothing was posted, and stays
+        // SAFETY: The id is valid. As nothing was posted, no other code uses `inner` yet. It stays
         // until `drop`, which takes the hook out.
         let hooked = unsafe {
-            // INVARIANT: `rdma_create_qp()` made the queue pair with what is in `inner`.
+            // INVARIANT: `rdma_create_qp()` made the queue pair with the domain and the completion
+            // queue of `inner`.
             (*inner).qp = (*cm_id).qp;
             (*inner).completions.hook(&raw mut (*inner).hook)
         };
@@ -290,14 +298,15 @@ impl<H: Handler> QueuePair<H> {
         }
         // SAFETY: `inner` comes from a box, so it is not null.
         let inner = unsafe { NonNull::new_unchecked(inner) };
-        // INVARIANT: This is the only owner, and what it lends.
+        // INVARIANT: The value is the only owner of `inner`, and frees it only when it is not used
+        // any more.
         Ok(Self {
             lent: QueuePairRef { inner },
         })
     }
 
-    /// Makes what a queue pair needs of its own. Sleeps. `EINVAL` if the completion queue is of
-    /// another device than the domain, or if the queues would be too long.
+    /// Makes the parts of a queue pair that do not need the id. Sleeps. `EINVAL` if the completion
+    /// queue and the domain are of different devices, or if the queues would be too long.
     fn prepare(
         domain: &ProtectionDomain,
         completions: &Arc<CompletionQueue>,
@@ -310,7 +319,7 @@ impl<H: Handler> QueuePair<H> {
             .max_send_wr
             .checked_add(capabilities.max_recv_wr);
         if completions.device() != domain.device() {
-            // A driver takes it for one of its own.
+            // A driver would take the completion queue for one of its own.
             return Err(EINVAL);
         }
         let completions = completions.reserve(entries.ok_or(EINVAL)?)?;
@@ -350,9 +359,9 @@ impl<H: Handler> QueuePair<H> {
         &self.inner().id
     }
 
-    /// Its number, as the peer is told it in the request for the connection
-    /// ([`NewId::queue_pair()`](super::cm::NewId::queue_pair)); 0 on iWARP. The route is to be
-    /// resolved. Sleeps.
+    /// The number of the queue pair, as the peer gets it in the request for the connection
+    /// ([`NewId::queue_pair()`](super::cm::NewId::queue_pair)); 0 on iWARP. The route must be
+    /// resolved before. Sleeps.
     pub fn number_at_peer(&self) -> u32 {
         if self.id().tells_queue_pair() {
             // SAFETY: By the invariant of `Inner` the queue pair is valid; its number does not
@@ -365,8 +374,8 @@ impl<H: Handler> QueuePair<H> {
 
     /// Connects to the peer, whose route has been resolved; an event tells the outcome. Sleeps.
     pub fn connect(&mut self, private_data: &[u8], parameters: &ConnectionParameters) -> Result {
-        // SAFETY: The exclusive reference is the owner's; with what handlers are lent none of that
-        // can be done.
+        // SAFETY: The exclusive reference is the owner's. A `QueuePairRef`, as handlers get it, can
+        // neither connect, accept nor refuse.
         unsafe { self.id().connect(private_data, parameters) }
     }
 
@@ -382,21 +391,21 @@ impl<H: Handler> QueuePair<H> {
         unsafe { self.id().reject_shared(private_data) }
     }
 
-    /// Ends the connection: all requests in flight are flushed, the peer is told. Sleeps.
+    /// Ends the connection: all requests in flight are flushed, and the peer is told. Sleeps, and
+    /// must not be called where sleeping is not allowed.
     ///
-    /// The outcome does not matter: what is not connected has nothing to end.
-    /// Must not be called where sleeping is not allowed.
+    /// An error of the CM is ignored: it means that there is no connection to end.
     pub fn disconnect(&self) {
         self.id().disconnect();
     }
 
     /// Ends the connection and waits until every request in flight has completed. Sleeps.
     ///
-    /// Handlers may still post, and what they post may still be in flight afterwards, to be
-    /// flushed. No queue pair can be made in the domain any more. `EDEADLK`, and nothing is done,
-    /// where it would wait for itself: in a completion handler, or where sleeping is not allowed.
-    /// Another error is the driver's, which could not say that all is done: dropping the queue pair
-    /// ends it.
+    /// Handlers may still post. Their requests are flushed, and may still be in flight afterwards.
+    /// No queue pair can be made in the domain any more. `EDEADLK`, and nothing is done, in a
+    /// completion handler, where the call would wait for itself, or where sleeping is not allowed.
+    /// Any other error is the driver's: it is not known then whether all requests have completed.
+    /// Dropping the queue pair ends them.
     pub fn drain(&self) -> Result {
         if !self.may_wait() {
             return Err(EDEADLK);
@@ -416,16 +425,16 @@ impl<H: Handler> QueuePair<H> {
 
 impl<H: Handler> Drop for QueuePair<H> {
     fn drop(&mut self) {
-        // The completion handler may still run, with what it was lent. From here on it cannot post.
+        // The completion handler may still run, with a `QueuePairRef`. From here on it cannot post.
         self.inner().closing.store(true, ordering::Relaxed);
         if !self.may_wait() {
             return preempt::leave_behind(&raw mut bindings::__this_module, "a queue pair");
         }
         compat::smp_mb();
-        // A handler that was running before may post behind the first drain requests, but it has
+        // A handler that was running before may post behind the first drain requests. It has
         // returned when these have completed, as handlers of one completion queue do not run
-        // concurrently. The second pass drains what it posted.
-        // Destroying it ends what a driver could not end.
+        // concurrently. The second pass drains the requests of such a handler. If the driver cannot
+        // drain the queue pair, destroying it ends the requests.
         let _ = self.drain();
         let _ = self.drain();
         self.completion_queue().unhook();
@@ -433,8 +442,8 @@ impl<H: Handler> Drop for QueuePair<H> {
         // waits for event handlers that are running.
         unsafe { bindings::rdma_destroy_qp(self.id().as_raw()) };
         self.inner().domain.drained();
-        // SAFETY: It comes from a box and is owned by this value alone. With the queue pair gone
-        // and the hook taken out, no callback gets the pointer.
+        // SAFETY: By the type invariant `inner` comes from a box and is owned by this value alone.
+        // With the queue pair gone and the hook taken out, no callback gets the pointer.
         drop(unsafe { KBox::from_raw(self.inner.as_ptr()) });
     }
 }
@@ -443,13 +452,13 @@ impl<H: Handler> Drop for QueuePair<H> {
 ///
 /// # Safety
 ///
-/// Only to be called by a poller that `hook` is in.
+/// Only to be called by a poller that has `hook`.
 unsafe fn burst<H: Handler>(hook: *mut Hook, polled: &mut Polled<'_>) {
-    // SAFETY: The hook is part of an `Inner`, which stays until it is taken out.
+    // SAFETY: The hook is part of an `Inner`, which stays until the hook is taken out.
     let inner = unsafe { container_of!(hook, Inner<H>, hook) };
     // SAFETY: A pointer to what contains a field is not null.
     let inner = unsafe { NonNull::new_unchecked(inner) };
-    // INVARIANT: The owner waits for the handler before it frees that.
+    // INVARIANT: The owner waits for the handler before it frees the `Inner`.
     let lent = QueuePairRef { inner };
     let (handler, cqes, cq) = (lent.handler(), &lent.inner().cqes, polled.cq());
     let mut burst = H::Burst::default();
@@ -460,17 +469,17 @@ unsafe fn burst<H: Handler>(hook: *mut Hook, polled: &mut Polled<'_>) {
             handler.burst_begins();
         }
         for wc in batch {
-            // SAFETY: `wr_cqe` is what was posted, in failed completions too.
+            // SAFETY: `wr_cqe` is the `cqe` that was posted, in failed completions too.
             let cqe = unsafe { *wc.__bindgen_anon_1.wr_cqe };
             let offset = cqe.addr().wrapping_sub(cqes.as_ptr().addr());
             let index = offset / size_of::<bindings::ib_cqe>();
             if index < cqes.len() {
-                // At most `u32::MAX`, as that many were asked for.
+                // `cqes` has at most `u32::MAX` elements, as its length was given as a `u32`.
                 let completion = WorkCompletion::new(WrId(index as u32), wc);
                 handler.completion(&lent, &completion, &mut burst);
             } else {
-                // SAFETY: It is a marker of `drain()`, or a region's, whose `done` are both called
-                // for a completion of their queue.
+                // SAFETY: The `cqe` is that of a marker of `drain()`, or of a region. Both expect
+                // that their `done` is called for a completion of their queue pair.
                 unsafe { Polled::call(cq, wc) };
             }
         }
@@ -487,13 +496,13 @@ unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bi
     // SAFETY: The core passes a valid completion; the queue pair is set in all, failed ones too.
     let wc = unsafe { &*wc };
     // SAFETY: The queue pair is not destroyed before it is drained, and its context is the `Inner`
-    // it was created with.
+    // with which it was created.
     let inner = unsafe { (*wc.qp).qp_context }.cast::<Inner<H>>();
     // SAFETY: `qp_context` is not null.
     let inner = unsafe { NonNull::new_unchecked(inner) };
-    // INVARIANT: The owner waits for the handler before it frees that.
+    // INVARIANT: The owner waits for the handler before it frees the `Inner`.
     let lent = QueuePairRef { inner };
-    // SAFETY: `wr_cqe` is what was posted, in failed completions too.
+    // SAFETY: `wr_cqe` is the `cqe` that was posted, in failed completions too.
     let cqe = unsafe { *wc.__bindgen_anon_1.wr_cqe };
     let base = lent.inner().cqes.as_ptr();
     // SAFETY: `cqe` was taken from the array at `base` when the request was posted.
@@ -509,13 +518,13 @@ unsafe extern "C" fn complete<H: Handler>(_cq: *mut bindings::ib_cq, wc: *mut bi
 
 /// # Safety
 ///
-/// `context` is an `Inner<H>`, whose owner waits for the handler before it frees it.
+/// `context` is an `Inner<H>`, which its owner frees only after the handler has returned.
 unsafe fn region_completed<H: Handler>(
     context: *mut c_void,
     region: &mr::Raw,
     wc: &bindings::ib_wc,
 ) {
-    // SAFETY: By the function's requirement it is not null.
+    // SAFETY: By the function's requirement the context is not null.
     let inner = unsafe { NonNull::new_unchecked(context.cast::<Inner<H>>()) };
     // INVARIANT: By the function's requirement.
     let lent = QueuePairRef { inner };
@@ -536,11 +545,11 @@ unsafe extern "C" fn event<H: Handler>(event: *mut bindings::ib_event, context: 
     // SAFETY: The core passes a valid event.
     let event = unsafe { (*event).event };
     if event == bindings::ib_event_type_IB_EVENT_COMM_EST {
-        // The peer's first message overtook the CM's last.
+        // The peer's first message overtook the last message of the CM.
         let inner = context.cast::<Inner<H>>();
         // SAFETY: The context is an `Inner`, which is not freed before the queue pair is destroyed.
         let id = unsafe { (*inner).id.as_raw() };
-        // SAFETY: The id goes after the queue pair.
+        // SAFETY: The id is destroyed after the queue pair.
         unsafe { bindings::rdma_notify(id, event) };
     }
     // All other events are fatal and followed by completions with errors or by CM events.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receives that are posted again whenever they have completed, several at a time.
+//! Receives that are posted again after they have completed, several at a time.
 //!
 //! Would be: part of `rust/kernel/rdma/qp.rs`.
 
@@ -22,7 +22,7 @@ use core::{
 struct Entry {
     wr: bindings::ib_recv_wr,
     sge: bindings::ib_sge,
-    /// In which round it was linked last.
+    /// The number of the round in which the entry was linked last.
     round: u64,
 }
 
@@ -30,11 +30,12 @@ struct Entry {
 ///
 /// # Invariants
 ///
-/// - Each work request is complete; its scatter entry, if it has one, is the one beside it.
-/// - Links and rounds of the requests, and `chain`, `waiting` and `round`, are only changed by the
-///   caller that changed `busy` from false to true, until it changes it back.
-/// - `chain` is null or the first of `waiting` linked requests, which are those whose `round` is
-///   the current one. Each post starts a new round number, so no entry counts as linked.
+/// - Each work request is complete. Its scatter entry, if it has one, is `sge` of the same
+///   [`Entry`].
+/// - The links and rounds of the entries, and `chain`, `waiting` and `round`, are only changed by
+///   the caller that changed `busy` from false to true, until that caller changes `busy` back.
+/// - `chain` is null or the first of `waiting` linked requests: those of the entries with the
+///   current `round`. Each post starts a new round number, so no entry counts as linked.
 pub(super) struct Receives {
     entries: KVVec<UnsafeCell<Entry>>,
     chain: Atomic<*mut bindings::ib_recv_wr>,
@@ -44,14 +45,16 @@ pub(super) struct Receives {
     busy: Atomic<bool>,
 }
 
-// SAFETY: The pointers are to what is owned, or to what the queue pair owns that this is part of.
+// SAFETY: The pointers are to entries, which are owned, and to `ib_cqe`s, which the queue pair owns
+// of which this value is a part.
 unsafe impl Send for Receives {}
 
-// SAFETY: What is not atomic is only used by the caller that has changed `busy` to true.
+// SAFETY: The fields that are not atomic are only used by the caller that has changed `busy` to
+// true.
 unsafe impl Sync for Receives {}
 
 impl Receives {
-    /// Makes receives, of which `at_once` are to be posted again at a time. Sleeps.
+    /// Makes receives. `at_once` receives are posted again at a time. Sleeps.
     ///
     /// # Safety
     ///
@@ -79,7 +82,7 @@ impl Receives {
             };
             entries.push(UnsafeCell::new(entry), GFP_KERNEL)?;
         }
-        // The entries stay where they are from here on.
+        // The entries do not move from here on.
         let mut next: *mut bindings::ib_recv_wr = ptr::null_mut();
         for entry in entries.iter_mut().rev() {
             let entry = entry.get_mut();
@@ -99,9 +102,9 @@ impl Receives {
         })
     }
 
-    /// Calls `post` with all that are linked.
+    /// Calls `post` with the list of all linked requests.
     ///
-    /// `EBUSY` if another call is at it.
+    /// `EBUSY` if another call is running.
     pub(super) fn post_linked(
         &self,
         post: impl FnOnce(*const bindings::ib_recv_wr) -> Result,
@@ -117,10 +120,11 @@ impl Receives {
         result
     }
 
-    /// Receive `index` has completed: links it, and calls `post` if there are enough. Any context.
+    /// Links receive `index`, which has completed, and calls `post` if `at_once` receives are
+    /// linked. Any context.
     ///
-    /// `EINVAL` if there is no such receive or if it is linked already, `EBUSY` if another call is
-    /// at it.
+    /// `EINVAL` if there is no such receive, or if the receive is linked already. `EBUSY` if
+    /// another call is running.
     #[inline(always)]
     pub(super) fn again(
         &self,
@@ -132,11 +136,11 @@ impl Receives {
             return Err(EBUSY);
         }
         let round = self.round.load(ordering::Relaxed);
-        // SAFETY: `busy` was false and is set by this call, so nobody else reads or changes the
+        // SAFETY: This call has changed `busy` to true, so no other call reads or changes the
         // entry.
         let wr = unsafe {
             if (*entry).round == round {
-                // Linked once more, the list would have no end.
+                // If the entry were linked once more, the list would have no end.
                 self.busy.store(false, ordering::Release);
                 return Err(EINVAL);
             }
@@ -160,11 +164,11 @@ impl Receives {
         result
     }
 
-    /// Starts a new round: none are linked. Only for the caller that has set `busy`.
+    /// Starts a new round, in which no entry is linked. Only for the caller that has set `busy`.
     #[inline(always)]
     fn next_round(&self) {
         self.waiting.store(0, ordering::Relaxed);
-        // It would take centuries to wrap around.
+        // The number would take centuries to wrap around.
         let round = self.round.load(ordering::Relaxed).wrapping_add(1);
         self.round.store(round, ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages to send from, mapped once for as long as a protection domain lasts.
+//! Pages to send from, mapped once for the lifetime of a protection domain.
 //!
 //! Would extend: `rust/kernel/rdma/mr.rs`.
 
@@ -19,20 +19,20 @@ use crate::{
 };
 use kernel::sync::Arc;
 
-/// How pages are mapped.
+/// The DMA mappings of pages.
 ///
 /// # Invariants
 ///
-/// The first of `pages`, as many as there are `addresses`, are mapped there for `device`, to be
-/// sent; after the construction that is all of them. The device stays, as the protection domain has
-/// a handle of it.
+/// - The first `addresses.len()` pages of `pages` are mapped for `device`, to be sent, each at its
+///   element of `addresses`. After the construction these are all pages.
+/// - `device` is valid, as the protection domain holds a handle of it.
 struct Mapping {
     pages: Arc<SendPages>,
     addresses: KVVec<u64>,
     device: *mut bindings::ib_device,
 }
 
-// SAFETY: May be dropped in any task; everything else is only read.
+// SAFETY: A `Mapping` may be dropped in any task, and its fields are otherwise only read.
 unsafe impl Send for Mapping {}
 
 // SAFETY: As above.
@@ -41,8 +41,8 @@ unsafe impl Sync for Mapping {}
 impl Drop for Mapping {
     fn drop(&mut self) {
         for &address in &self.addresses {
-            // SAFETY: By the type invariant this is mapped; `Retained` keeps it while requests
-            // name it.
+            // SAFETY: By the type invariant the page is mapped. `Retained` keeps the mapping while
+            // work requests name it.
             unsafe {
                 bindings::rnbd_helper_ib_dma_unmap_single(
                     self.device,
@@ -57,9 +57,9 @@ impl Drop for Mapping {
 
 /// Pages that are mapped for the device of a protection domain, to be sent from.
 ///
-/// The mapping and the pages stay until the domain goes, so a work request with a page needs no
-/// mapping, and no completion that ends one. May be dropped in any context, as long as something
-/// else holds the domain.
+/// The mapping and the pages stay as long as the domain. So a work request with a page needs no
+/// mapping of its own, and no completion to end one. May be dropped in any context, as long as
+/// something else holds the domain.
 ///
 /// # Invariants
 ///
@@ -68,7 +68,8 @@ pub struct MappedSendPages {
     mapping: Retained<Mapping>,
     lkey: u32,
     domain: u64,
-    /// The device is not software that uses the CPU's addresses.
+    /// Whether the memory must be synchronised: not for a software device, which uses the CPU's
+    /// addresses.
     synchronise: bool,
 }
 
@@ -100,7 +101,7 @@ impl MappedSendPages {
             // INVARIANT: The next page is mapped. There is capacity for all.
             mapping.addresses.push(address, GFP_KERNEL)?;
         }
-        // INVARIANT: Those of the domain.
+        // INVARIANT: `lkey` and `domain` are those of the domain.
         Ok(Self {
             lkey: domain.local_dma_lkey(),
             domain: domain.serial(),
@@ -110,8 +111,8 @@ impl MappedSendPages {
         })
     }
 
-    /// What `table` describes, as the device is to send it, if that is what is in page `index`;
-    /// otherwise the table is to be sent in another way. Any context.
+    /// The scatter entry of the memory of `table`, if `table` describes page `index`. `None`
+    /// otherwise: the table must be sent in another way then. Any context.
     #[inline]
     pub fn sge(&self, index: usize, table: &ScatterTable) -> Option<Sge> {
         let mapping = &self.mapping;
@@ -119,11 +120,12 @@ impl MappedSendPages {
         let address = *mapping.addresses.get(index)?;
         if self.synchronise {
             let direction = Direction::ToDevice.into();
-            // SAFETY: By the invariant of the mapping, and the table describes no more than a page.
+            // SAFETY: By the invariant of the mapping the page is mapped, and the table describes
+            // at most a page.
             unsafe { verbs::sync_for_device(mapping.device, address, len as usize, direction) };
         }
-        // SAFETY: By the invariants: that much, which is not 0, is mapped there as long as the
-        // domain is there.
+        // SAFETY: By the invariants `len` bytes are mapped at the address as long as the domain
+        // exists, and `len` is not 0.
         Some(unsafe { Sge::new(address, len, self.lkey, self.domain) })
     }
 }

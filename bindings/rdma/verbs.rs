@@ -2,8 +2,9 @@
 
 //! The inline functions of the RDMA core that the IO path uses.
 //!
-//! Would be: `rust/helpers/rdma.c`, which the compiler inlines where `CONFIG_RUST_INLINE_HELPERS`
-//! is on. Elsewhere helpers are calls, and a request takes several of them.
+//! Would be: `rust/helpers/rdma.c`, whose functions the compiler inlines where
+//! `CONFIG_RUST_INLINE_HELPERS` is on. Elsewhere helpers are calls, and a request takes several of
+//! them.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -13,7 +14,8 @@ use crate::{
 };
 use core::ptr;
 
-/// Calls a function of the device's table, which every device has that kernel code can use.
+/// Calls a function of the device's table. Every device that kernel code can use has all of these
+/// functions.
 macro_rules! device_op {
     ($device:expr, $op:ident ( $($argument:expr),* )) => {
         // SAFETY: By the function's requirement.
@@ -25,7 +27,7 @@ macro_rules! device_op {
     };
 }
 
-/// Posts send-side work requests; those before `bad` were posted if it fails.
+/// Posts send-side work requests. If it fails, the requests before `bad` were posted.
 ///
 /// # Safety
 ///
@@ -56,7 +58,8 @@ pub(super) unsafe fn post_recv(qp: *mut bindings::ib_qp, wr: *const bindings::ib
 ///
 /// # Safety
 ///
-/// `cq` is valid and nobody else polls it; there is room for `count` at `wc`.
+/// `cq` is valid and not polled by any other task, and there is room for `count` completions at
+/// `wc`.
 #[inline(always)]
 pub(super) unsafe fn poll_cq(
     cq: *mut bindings::ib_cq,
@@ -66,7 +69,8 @@ pub(super) unsafe fn poll_cq(
     device_op!((*cq).device, poll_cq(cq, count, wc))
 }
 
-/// Asks for an event; positive if there is something already and `flags` asks for that.
+/// Asks for an event at the next completion. Positive if there may be completions already and
+/// `flags` has `IB_CQ_REPORT_MISSED_EVENTS`.
 ///
 /// # Safety
 ///
@@ -79,8 +83,8 @@ pub(super) unsafe fn req_notify_cq(
     device_op!((*cq).device, req_notify_cq(cq, flags))
 }
 
-/// Whether a device is software that uses the CPU's addresses, so that there is nothing to be
-/// synchronised.
+/// Whether a device is a software device, which uses the CPU's addresses. Memory need not be
+/// synchronised for it.
 ///
 /// # Safety
 ///
@@ -91,11 +95,11 @@ pub(crate) unsafe fn is_virtual(device: *mut bindings::ib_device) -> bool {
     unsafe { (*device).dma_device.is_null() }
 }
 
-/// Lets the CPU see what the device wrote.
+/// Makes what the device wrote visible to the CPU.
 ///
 /// # Safety
 ///
-/// `device` is valid, and the range is part of what is mapped for it in this direction.
+/// `device` is valid, and the range is part of a mapping for it in this direction.
 #[inline(always)]
 pub(crate) unsafe fn sync_for_cpu(
     device: *mut bindings::ib_device,
@@ -111,7 +115,7 @@ pub(crate) unsafe fn sync_for_cpu(
     }
 }
 
-/// Lets the device see what the CPU wrote.
+/// Makes what the CPU wrote visible to the device.
 ///
 /// # Safety
 ///

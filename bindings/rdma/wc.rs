@@ -12,11 +12,11 @@ use kernel::str::CStr;
 /// How a work request ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// It was carried out.
+    /// The request was carried out.
     Success,
-    /// The queue pair failed or was shut down before.
+    /// The request was not carried out, as the queue pair failed or was shut down before.
     Flushed,
-    /// It failed, and the queue pair with it.
+    /// The request failed, and the queue pair with it.
     Error(ErrorStatus),
 }
 
@@ -29,7 +29,7 @@ impl ErrorStatus {
     /// (`IB_WC_REM_ACCESS_ERR`).
     pub const REMOTE_ACCESS: Self = Self(bindings::ib_wc_status_IB_WC_REM_ACCESS_ERR);
 
-    /// The peer could not take the message, which for example is longer than the receive
+    /// The peer could not take the message, for example because it is longer than the receive
     /// (`IB_WC_REM_INV_REQ_ERR`).
     pub const REMOTE_INVALID_REQUEST: Self = Self(bindings::ib_wc_status_IB_WC_REM_INV_REQ_ERR);
 
@@ -47,14 +47,14 @@ impl ErrorStatus {
         self.0
     }
 
-    /// The RDMA core's text for it.
+    /// The RDMA core's text for the cause.
     pub fn text(&self) -> &'static CStr {
         // SAFETY: Takes any value and returns a static string.
         unsafe { CStr::from_char_ptr(bindings::ib_wc_status_msg(self.0)) }
     }
 }
 
-/// What a work request was; that of a failed one is not known.
+/// The kind of a completed work request; not known for a failed one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opcode {
     /// A send of any kind.
@@ -69,7 +69,7 @@ pub enum Opcode {
     Receive,
     /// A receive, completed by an RDMA write with immediate of the peer.
     ReceiveRdmaWithImm,
-    /// Anything else; nothing that this crate posts.
+    /// Any other request; this crate posts none.
     Other,
 }
 
@@ -90,13 +90,13 @@ impl<'a> WorkCompletion<'a> {
         self.wc.qp
     }
 
-    /// The request's name.
+    /// The work request id.
     #[inline]
     pub fn wr_id(&self) -> WrId {
         self.id
     }
 
-    /// How it ended.
+    /// How the request ended.
     #[inline]
     pub fn status(&self) -> Status {
         match self.wc.status {
@@ -106,13 +106,13 @@ impl<'a> WorkCompletion<'a> {
         }
     }
 
-    /// Whether it was carried out.
+    /// Whether the request was carried out.
     #[inline]
     pub fn is_success(&self) -> bool {
         self.wc.status == bindings::ib_wc_status_IB_WC_SUCCESS
     }
 
-    /// What it was; `None` unless successful.
+    /// The kind of the request; `None` unless it was successful.
     #[inline]
     pub fn opcode(&self) -> Option<Opcode> {
         if !self.is_success() {
@@ -147,7 +147,7 @@ impl<'a> WorkCompletion<'a> {
     pub fn imm(&self) -> Option<u32> {
         self.has_flag(bindings::ib_wc_flags_IB_WC_WITH_IMM)
             .then(|| {
-                // SAFETY: The flag says that this is what the union holds; any bits are a number.
+                // SAFETY: The flag says that the union holds this field; any bits are a number.
                 u32::from_be(unsafe { *self.wc.ex.imm_data })
             })
     }
@@ -161,13 +161,13 @@ impl<'a> WorkCompletion<'a> {
         }
     }
 
-    /// The key that a message invalidated here.
+    /// The key of this end that a message of the peer invalidated.
     #[inline]
     pub fn invalidated_rkey(&self) -> Option<u32> {
         if !self.has_flag(bindings::ib_wc_flags_IB_WC_WITH_INVALIDATE) {
             return None;
         }
-        // SAFETY: The flag says that this is what the union holds; any bits are a number anyway.
+        // SAFETY: The flag says that the union holds this field; any bits are a number anyway.
         Some(unsafe { *self.wc.ex.invalidate_rkey })
     }
 }

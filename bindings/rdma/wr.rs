@@ -12,18 +12,18 @@ use core::{
     ptr, //
 };
 
-/// The name of a work request: an index below the `wr_ids` of its queue pair.
+/// A work request id: an index below the `wr_ids` of its queue pair.
 ///
-/// Several requests may be in flight under one name.
+/// Several requests with the same id may be in flight.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct WrId(pub u32);
 
 /// A piece of DMA-mapped memory, for a work request on a queue pair of the same protection domain
 /// (`ib_sge`).
 ///
-/// Only made by an owner of mapped memory, within its bounds, and never empty. That memory stays
-/// mapped as long as the domain; or it is in a region, whose key the device refuses when the region
-/// is not registered.
+/// Only an owner of mapped memory makes an entry, within the bounds of that memory, and never an
+/// empty one. The memory stays mapped as long as the domain; or it is in a region, whose key the
+/// device refuses when the region is not registered.
 pub struct Sge {
     raw: bindings::ib_sge,
     /// The serial number of the domain.
@@ -31,13 +31,13 @@ pub struct Sge {
 }
 
 impl Sge {
-    /// For `length` bytes that are mapped for the device of a domain.
+    /// Makes the entry of `length` bytes that are mapped for the device of a domain.
     ///
     /// # Safety
     ///
-    /// As the type says: the bytes are mapped at `addr` under the key `lkey` of that domain,
-    /// `domain` is its serial number, and `length` is not 0. They stay mapped as long as the
-    /// domain, or `lkey` is the key of a region, which ends before they are unmapped.
+    /// The bytes are mapped at `addr` under the key `lkey` of the domain, `domain` is the serial
+    /// number of the domain, and `length` is not 0. The bytes stay mapped as long as the domain, or
+    /// `lkey` is the key of a region, which becomes invalid before the bytes are unmapped.
     #[inline]
     pub(crate) unsafe fn new(addr: u64, length: u32, lkey: u32, domain: u64) -> Self {
         Self {
@@ -46,7 +46,7 @@ impl Sge {
         }
     }
 
-    /// For a request, and the serial number of the domain.
+    /// The C structure, and the serial number of the domain.
     #[inline(always)]
     pub(super) fn into_raw(self) -> (bindings::ib_sge, u64) {
         (self.raw, self.domain)
@@ -70,7 +70,7 @@ impl RemoteMemory {
     };
 }
 
-/// Any of the work requests that a batch may hold; all start with an `ib_send_wr`.
+/// A work request of a batch. Every variant starts with an `ib_send_wr`.
 pub(super) union Request {
     send: ManuallyDrop<bindings::ib_send_wr>,
     rdma: ManuallyDrop<bindings::ib_rdma_wr>,
@@ -78,7 +78,7 @@ pub(super) union Request {
 }
 
 impl Request {
-    /// Changes the name of the request.
+    /// Changes the work request id.
     #[inline(always)]
     pub(super) fn set_wr_id(&mut self, id: u64) {
         // SAFETY: Every request starts with an `ib_send_wr`.
@@ -87,9 +87,9 @@ impl Request {
     }
 }
 
-/// The common part of a request with `count` entries; where they are is set when it is linked.
-/// `extra` is an immediate in the order of the network, or the key of a registration that the
-/// request ends.
+/// The common part of a request with `count` entries. Linking sets the address of the entries.
+/// `extra` is an immediate in network byte order, or the key of a registration that the request
+/// ends.
 #[inline(always)]
 pub(super) fn send_wr(
     opcode: bindings::ib_wr_opcode,
@@ -108,18 +108,18 @@ pub(super) fn send_wr(
             wr_id: ManuallyDrop::new(u64::from(id.0)),
         },
         sg_list: ptr::null_mut(),
-        // The entries are on the stack, so they are not that many.
+        // The entries are on the stack, so their number fits.
         num_sge: count as c_int,
         opcode,
         send_flags: flags as c_int,
-        // Of the same type as the key.
+        // The key has the same type, and is in the same place of the union.
         ex: bindings::ib_send_wr__bindgen_ty_2 {
             imm_data: ManuallyDrop::new(extra),
         },
     }
 }
 
-/// A request that is no more than the common part.
+/// A request of the common part alone.
 #[inline(always)]
 pub(super) fn plain(send: bindings::ib_send_wr) -> Request {
     Request {

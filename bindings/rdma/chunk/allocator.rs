@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the pages of chunks come from.
+//! Allocation of the pages of chunks.
 
 use crate::{
     bindings,
@@ -14,16 +14,16 @@ use kernel::{
     }, //
 };
 
-/// The largest block that is asked for at once, 512 KiB with pages of 4 KiB.
+/// The order of the largest block that is asked for: 512 KiB with pages of 4 KiB.
 const MAX_ORDER: u32 = 7;
-/// Blocks up to this one, 32 KiB, the kernel makes by moving other pages (C:
-/// `PAGE_ALLOC_COSTLY_ORDER`).
+/// The order of the largest block that the kernel makes by moving other pages: 32 KiB with pages of
+/// 4 KiB (C: `PAGE_ALLOC_COSTLY_ORDER`).
 const EASY_ORDER: u32 = 3;
 
 /// Allocates the memory of chunks.
 ///
-/// Larger blocks are used where there are any, but none are needed. Once there is no block of some
-/// size, none is looked for any more.
+/// A chunk is made of the largest blocks that there are; single pages are enough. After an
+/// allocation of some size has failed, blocks of that size are not asked for any more.
 pub(super) struct Allocator {
     pages: usize,
     node: i32,
@@ -31,10 +31,12 @@ pub(super) struct Allocator {
 }
 
 impl Allocator {
-    /// For `count` chunks of `chunk_size` bytes, if possible on `node` (-1 for any).
+    /// Prepares to allocate `count` chunks of `chunk_size` bytes, if possible on `node` (-1 for
+    /// any).
     ///
-    /// `EINVAL` unless `chunk_size` is a multiple of the page size and not 0. `ENOMEM` if less
-    /// memory than that can be had, which is better known before the machine is out of it.
+    /// `EINVAL` unless `chunk_size` is a multiple of the page size and not 0. `ENOMEM` if the
+    /// machine has less memory available: the check comes before the allocation, so that the
+    /// machine does not run out of memory.
     pub(super) fn new(count: usize, chunk_size: usize, node: i32) -> Result<Self> {
         if chunk_size == 0 || chunk_size % PAGE_SIZE != 0 {
             return Err(EINVAL);
@@ -58,7 +60,7 @@ impl Allocator {
         let mut left = self.pages;
         while left > 0 {
             let order = left.ilog2().min(self.max_order);
-            // A larger one can be had in pieces, too.
+            // A larger block can be replaced by smaller ones.
             match Pages::zeroed(self.node, order, order <= EASY_ORDER) {
                 Ok(segment) => {
                     segments.push(segment, GFP_KERNEL)?;
@@ -73,7 +75,8 @@ impl Allocator {
 
     /// Appends a chunk that is one block to `segments`. Sleeps.
     ///
-    /// `EINVAL` unless the chunk has a power of two of pages, `ENOMEM` if there is no such block.
+    /// `EINVAL` unless the number of pages of a chunk is a power of two, `ENOMEM` if there is no
+    /// such block.
     pub(super) fn add_block(&mut self, segments: &mut KVVec<Pages>) -> Result {
         let order = self.pages.trailing_zeros();
         if !self.pages.is_power_of_two() {

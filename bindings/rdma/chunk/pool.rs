@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Chunks that are kept for whoever comes.
+//! Chunks that are allocated ahead for future sessions.
 
 use super::allocator::Allocator;
 use crate::{
@@ -15,23 +15,23 @@ use kernel::sync::Arc;
 
 /// Chunks of one size that were allocated ahead, and are lent to [`ChunkSet`](super::ChunkSet)s.
 ///
-/// All chunks in it are zero.
+/// All chunks in the pool are zeroed.
 #[pin_data]
 pub struct ChunkPool {
     chunk_size: usize,
     count: usize,
     /// The most segments of a chunk.
     max_segments: usize,
-    // What is lent comes back in whatever context its user is dropped.
+    // Chunks come back in the context in which their user is dropped, so interrupts are disabled.
     #[pin]
     free: SpinLockIrq<Free>,
 }
 
-/// What is not lent; there is room for everything.
+/// The chunks that are not lent. Both vectors have the capacity for all chunks.
 struct Free {
-    /// One chunk after the other.
+    /// The segments of the chunks, one chunk after the other.
     segments: KVVec<Pages>,
-    /// How many segments each chunk has.
+    /// The number of segments of each chunk.
     lens: KVVec<usize>,
 }
 
@@ -78,8 +78,8 @@ impl ChunkPool {
         self.free.lock().lens.len() * self.chunk_size
     }
 
-    /// Appends the segments of a chunk to `to`; false if all are lent, or if the next one is not
-    /// one block and `block` asks for that. Sleeps.
+    /// Appends the segments of a chunk to `to`. False if all chunks are lent, or if `block` is set
+    /// and the next chunk is not one block. Sleeps.
     pub(super) fn take(&self, to: &mut KVVec<Pages>, block: bool) -> Result<bool> {
         to.reserve(self.max_segments, GFP_KERNEL)?;
         let mut free = self.free.lock();
@@ -91,14 +91,14 @@ impl ChunkPool {
         };
         for _ in 0..len {
             if let Some(segment) = free.segments.pop() {
-                // There is room.
+                // The capacity was reserved above.
                 let _ = to.push_within_capacity(segment);
             }
         }
         Ok(true)
     }
 
-    /// Takes a chunk back, which is what `from` has from `start` on. Any context.
+    /// Takes a chunk back: the segments of `from` from index `start` on. Any context.
     pub(super) fn put(&self, from: &mut KVVec<Pages>, start: usize) {
         for segment in from.iter_mut().skip(start) {
             segment.clear();
@@ -107,7 +107,7 @@ impl ChunkPool {
         let len = from.len() - start;
         for _ in 0..len {
             if let Some(segment) = from.pop() {
-                // It was there before, so there is room.
+                // The vector had this segment before, so it has the capacity.
                 let _ = free.segments.push_within_capacity(segment);
             }
         }

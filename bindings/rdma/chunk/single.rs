@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One chunk, with what requests for it need at hand.
+//! One chunk, with its address looked up in advance for requests.
 //!
-//! A [`ChunkSet`] finds a chunk by its number, and its memory in a list of segments. Nearly always
-//! a chunk is one block, of which all that is known when it is allocated and mapped; so whoever has
-//! many requests for the same chunk keeps that.
+//! A [`ChunkSet`] finds a chunk by its number, and the memory of the chunk in a list of segments.
+//! Nearly always a chunk is one block, whose address is known when the block is allocated and
+//! mapped. So a user with many requests for the same chunk keeps a [`Chunk`], or a [`MappedChunk`].
 
 use super::{
     ChunkSet,
@@ -45,7 +45,7 @@ struct Block {
     page: NonNull<bindings::page>,
 }
 
-/// A chunk, which it keeps, and the set with it. Dropped in process context.
+/// A chunk; keeps its set. Must be dropped in process context.
 ///
 /// # Invariants
 ///
@@ -83,7 +83,7 @@ impl Chunk {
         })
     }
 
-    /// Its number in the set.
+    /// The number of the chunk in the set.
     #[inline]
     pub fn index(&self) -> usize {
         self.index
@@ -94,11 +94,11 @@ impl Chunk {
         self.set.copy_out(self.index, offset, bytes)
     }
 
-    /// A copy of the `N` words at `offset`; for messages that are short. Each is read once. Any
-    /// context.
+    /// A copy of the `N` words at `offset`, each read once; for short messages. Any context.
     ///
-    /// `None` if they are not all within the chunk, are not aligned, or if the chunk is not one
-    /// block: then [`Self::copy_out()`] may be able to.
+    /// `None` if the words are not all within the chunk, if they are not aligned, or if the chunk
+    /// is not one block. [`Self::copy_out()`] needs no alignment, and copies from a chunk of
+    /// several blocks, too.
     #[inline(always)]
     pub fn copy_words<const N: usize>(&self, offset: usize) -> Option<[[u8; 8]; N]> {
         let block = self.block?;
@@ -106,7 +106,7 @@ impl Chunk {
         if end > self.size || offset % size_of::<u64>() != 0 {
             return None;
         }
-        // SAFETY: Within the chunk, as just checked.
+        // SAFETY: The offset is within the chunk, as was just checked.
         let from = unsafe { block.address.as_ptr().add(offset) };
         Some(array::from_fn(|i| {
             // SAFETY: As above; a block begins with a page, so the word is aligned.
@@ -121,7 +121,7 @@ impl Chunk {
 
     /// Copies the first `len` bytes to the beginning of `to`. Any context.
     ///
-    /// `EINVAL` if either has less, or if they are the same one.
+    /// `EINVAL` if a chunk has fewer bytes, or if both are the same chunk.
     #[inline]
     pub fn copy_to(&self, len: usize, to: &Self) -> Result {
         let (Some(from), Some(block)) = (self.block, to.block) else {
@@ -130,15 +130,15 @@ impl Chunk {
         if len > self.size || len > to.size || from.address == block.address {
             return Err(EINVAL);
         }
-        // SAFETY: Both have that many bytes. Chunks are only accessed by copying, and these two do
-        // not overlap: each is made of pages of its own.
+        // SAFETY: Both chunks have that many bytes. Chunks are only accessed by copying, and these
+        // two do not overlap, as no two chunks share a page.
         unsafe { shared_memory::copy(block.address.as_ptr(), from.address.as_ptr(), len) };
         Ok(())
     }
 
-    /// Where the chunk is in the kernel, if it is one block: a pointer that is valid for
-    /// [`ChunkSet::chunk_size()`] bytes as long as the chunk is there, and that devices and peers
-    /// write to. Any context.
+    /// The kernel's address of the chunk; `None` if the chunk is not one block. The pointer is
+    /// valid for [`ChunkSet::chunk_size()`] bytes as long as the chunk exists. Devices and peers
+    /// write to these bytes. Any context.
     #[inline]
     pub fn address(&self) -> Option<NonNull<u8>> {
         self.block.map(|block| block.address)
@@ -147,7 +147,7 @@ impl Chunk {
     /// The first `len` bytes; `None` if there are not as many.
     #[inline]
     pub fn data(&self, len: usize) -> Option<ChunkData<'_>> {
-        // INVARIANT: Only if there are that many bytes.
+        // INVARIANT: `then_some()` returns the value only if the chunk has that many bytes.
         (len <= self.size).then_some(ChunkData { chunk: self, len })
     }
 }
@@ -164,7 +164,7 @@ pub struct ChunkData<'a> {
 }
 
 impl ChunkData<'_> {
-    /// Where the bytes are in the kernel; see [`Chunk::address()`]. Any context.
+    /// The kernel's address of the bytes; see [`Chunk::address()`]. Any context.
     #[inline]
     pub fn address(&self) -> Option<NonNull<u8>> {
         self.chunk.address()
@@ -180,8 +180,7 @@ impl ChunkData<'_> {
 
     /// Copies the bytes at `offset` to `bytes`. Any context. `EINVAL` if there are not as many.
     ///
-    /// A peer that can write to the chunk may do so meanwhile: then each byte is an old or a new
-    /// one.
+    /// If a peer writes to the chunk meanwhile, each byte of the copy is an old or a new one.
     pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result {
         match offset.checked_add(bytes.len()) {
             Some(end) if end <= self.len => self.chunk.copy_out(offset, bytes),
@@ -190,9 +189,9 @@ impl ChunkData<'_> {
     }
 }
 
-// SAFETY: The borrowed chunk holds the set, whose pages are not freed before, and which are only
-// accessed by copying, so that a device may write to them. The pieces are not empty and add up to
-// the length; segments consist of whole pages.
+// SAFETY: The borrowed chunk holds the set, so its pages are not freed meanwhile. They are only
+// accessed by copying, so a device may write to them. The pieces are not empty and add up to the
+// length, and segments consist of whole pages.
 unsafe impl Memory for ChunkData<'_> {
     #[inline]
     fn len(&self) -> usize {
@@ -237,15 +236,16 @@ unsafe impl Memory for ChunkData<'_> {
 ///
 /// # Invariants
 ///
-/// - `chunk` is a chunk of `mapped`, whose mapping stays until its domain goes.
-/// - `address` is that of the chunk for the domain's device, if the chunk is one block; `lkey` and
-///   `domain_serial` are of the domain.
+/// - `chunk` is a chunk of `mapped`, whose mapping stays as long as its domain.
+/// - `address` is the DMA address of the chunk for the domain's device, if the chunk is one block.
+///   `lkey` and `domain_serial` are those of the domain.
 pub struct MappedChunk {
     chunk: Chunk,
     address: Option<u64>,
     lkey: u32,
     domain_serial: u64,
-    /// The device is not software that uses the CPU's addresses.
+    /// Whether the memory must be synchronised: not for a software device, which uses the CPU's
+    /// addresses.
     synchronise: bool,
     mapped: Arc<MappedChunks>,
 }
@@ -255,7 +255,7 @@ impl MappedChunk {
     pub fn new(mapped: &Arc<MappedChunks>, index: usize) -> Result<Self> {
         let chunk = Chunk::new(mapped.set(), index)?;
         let domain = mapped.domain();
-        // INVARIANT: As `mapped` has it.
+        // INVARIANT: All values come from `mapped` and its domain.
         Ok(Self {
             chunk,
             address: mapped.block_address(index),
@@ -267,18 +267,18 @@ impl MappedChunk {
         })
     }
 
-    /// The first `len` bytes as one scatter entry; `None` if that is not possible, or if they are
-    /// none. Any context.
+    /// The first `len` bytes as one scatter entry. `None` if the chunk is not one block or is
+    /// shorter, or if `len` is 0. Any context.
     #[inline]
     pub fn sge(&self, len: usize) -> Option<Sge> {
         self.address
             .filter(|_| len != 0 && len <= self.chunk.size)
-            // SAFETY: By the type invariant that much is mapped there, and as long as the domain is
-            // there.
+            // SAFETY: By the type invariant that many bytes are mapped at the address as long as
+            // the domain exists.
             .map(|addr| unsafe { Sge::new(addr, len as u32, self.lkey, self.domain_serial) })
     }
 
-    /// Where the chunk is, if it is one block and has `len` bytes.
+    /// The kernel's address of the chunk, if the chunk is one block and has `len` bytes.
     #[inline]
     fn block(&self, len: usize) -> Option<NonNull<u8>> {
         self.chunk
@@ -289,8 +289,8 @@ impl MappedChunk {
 
     /// Makes what peers wrote to the first `len` bytes visible to the CPU. Any context.
     ///
-    /// `EINVAL` if there are not as many, which is not looked at for a device that uses the CPU's
-    /// addresses.
+    /// `EINVAL` if the chunk is shorter. A device that uses the CPU's addresses needs no
+    /// synchronisation; then `len` is not checked.
     #[inline]
     pub fn sync_for_cpu(&self, len: usize) -> Result {
         if self.synchronise {
@@ -300,8 +300,8 @@ impl MappedChunk {
         }
     }
 
-    /// Makes what the CPU wrote to the first `len` bytes visible to the device; as
-    /// [`Self::sync_for_cpu()`].
+    /// Makes what the CPU wrote to the first `len` bytes visible to the device. Context and errors
+    /// as of [`Self::sync_for_cpu()`].
     #[inline]
     pub fn sync_for_device(&self, len: usize) -> Result {
         if self.synchronise {
@@ -311,11 +311,11 @@ impl MappedChunk {
         }
     }
 
-    /// Copies the bytes at the start of the chunk, which a peer wrote, to the memory of `table`.
-    /// Any context.
+    /// Copies bytes that a peer wrote, from the start of the chunk, to the memory of `table`. Any
+    /// context.
     ///
-    /// `EINVAL` if the chunk is shorter, or is not one block, or if the memory must not be written
-    /// to: that of a write request.
+    /// `EINVAL` if the chunk is shorter than the table's memory or is not one block, or if that
+    /// memory must not be written to, as that of a write request.
     #[inline(always)]
     pub fn copy_to_table(&self, table: &mut ScatterTable) -> Result {
         let len = table.byte_len();
@@ -333,11 +333,12 @@ impl MappedChunk {
         Ok(())
     }
 
-    /// Copies the memory of `table` to the start of the chunk, from where the device is to send it;
-    /// returns the scatter entry of the copy. Any context.
+    /// Copies the memory of `table` to the start of the chunk, for the device to send it. Returns
+    /// the scatter entry of the copy. Any context.
     ///
-    /// `EINVAL` if the chunk is shorter, or is not one block, if the table is empty, or if it has
-    /// the memory of a read request: that holds what its last user left.
+    /// `EINVAL` if the chunk is shorter than the table's memory or is not one block, if the table
+    /// is empty, or if its memory is that of a read request, which still holds data of its previous
+    /// user.
     #[inline(always)]
     pub fn copy_from_table(&self, table: &ScatterTable) -> Result<Sge> {
         let len = table.byte_len();

@@ -48,21 +48,22 @@ pub enum Event<'a> {
     ConnectRequest {
         /// The new connection's id.
         id: NewId<'a>,
-        /// What the peer passed to `connect()`, padded with zeros.
+        /// The private data that the peer passed to `connect()`, padded with zeros.
         private_data: &'a [u8],
     },
-    /// The connection is there.
+    /// The connection is established.
     Established {
-        /// On the active side, what the peer passed to `accept()`, padded with zeros.
+        /// On the active side, the private data that the peer passed to `accept()`, padded with
+        /// zeros.
         private_data: &'a [u8],
     },
     /// The peer refused the connection.
     Rejected {
-        /// The reason, of the CM.
+        /// The CM's reason.
         status: i32,
-        /// Whether the peer's program refused, and not its CM.
+        /// Whether the peer's program refused, rather than its CM.
         is_consumer_defined: bool,
-        /// What the peer's program gave as its reason, padded with zeros; else empty.
+        /// The private data of the peer's program, padded with zeros; empty if its CM refused.
         private_data: &'a [u8],
     },
     /// The connection could not be made.
@@ -75,9 +76,9 @@ pub enum Event<'a> {
         /// The cause.
         status: i32,
     },
-    /// The connection is gone.
+    /// The connection has ended.
     Disconnected,
-    /// The device is going away, which waits for the id to be dropped.
+    /// The device is being removed. The removal waits until the id is dropped.
     DeviceRemoval,
     /// The local address changed.
     AddressChange,
@@ -88,7 +89,7 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// What it says, for log lines.
+    /// The event in words, for log lines.
     pub fn name(&self) -> &'static str {
         match self {
             Event::AddressResolved => "address resolved",
@@ -172,12 +173,13 @@ unsafe fn bytes<'a>(data: *const c_void, len: u8) -> &'a [u8] {
 
 /// The id of a requested connection, in the event handler of the listener.
 ///
-/// If nobody takes it, the CM refuses the connection and destroys the id.
+/// If the handler does not take the id, the CM refuses the connection and destroys the id.
 pub struct NewId<'a> {
     pub(super) raw: *mut bindings::rdma_cm_id,
-    /// The number of the peer's queue pair in the request; means nothing on iWARP.
+    /// The number of the peer's queue pair in the request; without meaning on iWARP.
     pub(super) queue_pair: u32,
-    /// What the event handler finds after the listener's handler has returned.
+    /// The scope of the id if the handler has taken it; read by `handle()` when the handler has
+    /// returned.
     pub(super) taken: &'a Cell<Option<NonNull<Scope>>>,
     pub(super) _current: PhantomData<NotThreadSafe>,
 }
@@ -207,7 +209,7 @@ impl NewId<'_> {
         unsafe { SocketAddress::from_raw(&raw const (*self.raw).route.addr.dst_addr) }
     }
 
-    /// Refuses the connection, giving the peer `private_data`; the id must not be taken then.
+    /// Refuses the connection, giving the peer `private_data`. The id must not be taken afterwards.
     pub fn reject(&self, private_data: &[u8]) -> Result {
         // SAFETY: The id is valid during the event and has a device.
         unsafe { reject(self.raw, private_data) }

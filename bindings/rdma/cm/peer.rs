@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How far the address of a peer that wants a connection is to be believed, and which queue pair
-//! it has.
+//! The trustworthy address and the queue pair of a peer that requests a connection.
 
 use super::{
     event::NewId,
@@ -14,19 +13,19 @@ use crate::{
 };
 
 impl NewId<'_> {
-    /// The peer's address as far as it is more than what the peer says of itself; `None` if it is
-    /// not.
+    /// The peer's IP or IB address, if more than the peer's own word speaks for it; `None`
+    /// otherwise.
     ///
-    /// The CM takes the peer's IP address from the request's private data. On RoCE a packet goes
-    /// to the IP address in its GID, and the CM does not compare the two: if they differ, a peer
-    /// that has one address claims another one. On InfiniBand there is nothing to compare an IP
-    /// address with.
+    /// The CM takes the peer's IP address from the request's private data. On RoCE packets to the
+    /// peer go to the IP address in the peer's GID. The CM does not compare the two addresses; if
+    /// they differ, the peer claims an address that is not its own. On InfiniBand there is no
+    /// second address to compare with.
     pub fn client(&self) -> Option<HostAddress> {
         let address = self.peer_address().host()?;
         // SAFETY: The id is valid during the event, and its handler mutex is held.
         let path = unsafe { (*self.raw).route.path_rec };
         if path.is_null() {
-            // iWARP: the address is that of the TCP connection.
+            // On iWARP the address is that of the TCP connection.
             return Some(address);
         }
         // SAFETY: The id has a path record, which stays as long as the id.
@@ -36,8 +35,9 @@ impl NewId<'_> {
         (!is_roce(path) || gid == address.to_gid()).then_some(address)
     }
 
-    /// The address that answers to the peer go to, whatever the peer says of itself: on RoCE the IP
-    /// address in its GID, on InfiniBand its GID, on iWARP that of the TCP connection.
+    /// The address to which packets to the peer go, independent of the peer's own word: on RoCE the
+    /// IP address in the peer's GID, on InfiniBand its GID, on iWARP the address of the TCP
+    /// connection.
     pub fn answered_at(&self) -> Option<HostAddress> {
         // SAFETY: The id is valid during the event, and its handler mutex is held.
         let path = unsafe { (*self.raw).route.path_rec };
@@ -54,8 +54,8 @@ impl NewId<'_> {
         })
     }
 
-    /// The number of the peer's queue pair, to which everything goes that is sent by the
-    /// connection; 0 on iWARP, where a connection has none.
+    /// The number of the peer's queue pair, to which all messages of the connection go; 0 on iWARP,
+    /// where a queue pair has no number.
     pub fn queue_pair(&self) -> u32 {
         // SAFETY: The id is valid during the event, and its handler mutex is held.
         let path = unsafe { (*self.raw).route.path_rec };
@@ -68,15 +68,15 @@ impl NewId<'_> {
 }
 
 impl<H: EventHandler> Id<H> {
-    /// Whether the peer learns the number of the queue pair, once the route is resolved: not on
-    /// iWARP, where a connection is one of TCP. Sleeps.
+    /// Whether the peer learns the number of the queue pair: not on iWARP, where the connection is
+    /// one of TCP. The route must be resolved before. Sleeps.
     pub(in crate::rdma) fn tells_queue_pair(&self) -> bool {
         // SAFETY: The id is valid, and its handler mutex is held.
         self.locked(|| unsafe { !(*self.as_raw()).route.path_rec.is_null() })
     }
 }
 
-/// Whether the path of the record is one of Ethernet.
+/// Whether the path of the record is a RoCE path.
 fn is_roce(path: &bindings::sa_path_rec) -> bool {
     matches!(
         path.rec_type,

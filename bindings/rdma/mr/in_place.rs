@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Other memory in a region, for a peer that may still use the key.
+//! Replacing the memory in a region under the same key, for a peer that may still use the key.
 
 use super::{
     state,
@@ -15,18 +15,18 @@ use crate::{
 };
 
 impl MemoryRegion {
-    /// Takes the memory of `table` into the region in place of what was there last, at the same
-    /// address and under the same keys, which are not valid any more. So a peer that still uses
-    /// them gets at that memory once it is registered, which is possible on the queue pair of the
-    /// last registration only.
+    /// Puts the memory of `table` into the region in place of the region's last memory, at the same
+    /// address and under the same keys, which are not valid any more. After the next registration a
+    /// peer that still uses the old keys accesses the memory of `table`. That registration must be
+    /// posted on the queue pair of the last one.
     ///
-    /// `EINVAL` if what was there last had another length or began at another place of its page,
-    /// and as [`Self::load()`].
+    /// `EINVAL` if the last memory had another length or another offset in its page. Otherwise the
+    /// errors of [`Self::load()`].
     pub fn load_in_place(&self, table: &ScatterTable) -> Result {
         let (list, entries) = table.mapped_by(self.0.serial).ok_or(EINVAL)?;
         let direction = self.0.change(Use::Mapped, Use::Busy)?;
         let last = self.last_place();
-        // SAFETY: The list has that many mapped entries, and the state was changed just now.
+        // SAFETY: The list has `entries` mapped entries, and the state was just changed to `Busy`.
         let taken = unsafe { self.map_in(list, entries) };
         let taken = taken.and_then(|()| {
             if self.last_place() == last {
@@ -35,8 +35,8 @@ impl MemoryRegion {
                 Err(EINVAL)
             }
         });
-        // INVARIANT: As in `Mapped` no key is valid, or the domain is drained, and nothing that was
-        // posted makes the key valid.
+        // INVARIANT: As in `Mapped`: no key is valid and no posted request will make the key valid,
+        // or the domain is drained.
         let next = match taken {
             Ok(()) => Use::Replaced,
             Err(_) => Use::Mapped,
@@ -47,7 +47,8 @@ impl MemoryRegion {
         taken
     }
 
-    /// As [`Self::begin_registering()`], under a key that was registered before.
+    /// As [`Self::begin_registering()`], for a region of [`Self::load_in_place()`], whose key was
+    /// registered before.
     #[cold]
     pub(super) fn begin_registering_again(&self, access: Access, queue_pair: u64) -> Result<u64> {
         let direction = self.0.change(Use::Replaced, Use::Registering)?;
@@ -60,7 +61,7 @@ impl MemoryRegion {
             (true, false) => EBUSY,
             (false, _) => EINVAL,
         };
-        // INVARIANT: The request is not made.
+        // INVARIANT: The caller does not make the request.
         let _ = self.0.change(Use::Registering, Use::Replaced);
         Err(result)
     }
