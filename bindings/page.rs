@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Contiguous pages, for what devices and peers write to.
+//! Contiguous pages, which devices and peers may write to.
 //!
 //! Would extend: `rust/kernel/page.rs`, which has single pages.
 //!
@@ -18,30 +18,31 @@ use kernel::page::PAGE_SIZE;
 
 /// An owned block of pages; freed when dropped, in any context.
 ///
-/// A device or a peer may write to it, so the owner of the block says how its bytes are accessed.
+/// A device or a peer may write to the block, so the owner of the block decides how the bytes are
+/// accessed.
 ///
 /// # Invariants
 ///
 /// - `page` starts a block of `1 << order` pages owned by this type, at `address` in the kernel.
-/// - A reference to the bytes, made from `address()`, keeps this borrowed.
+/// - A reference to the bytes, made from `address()`, keeps this value borrowed.
 pub(crate) struct Pages {
     page: NonNull<bindings::page>,
     address: NonNull<u8>,
     order: u32,
 }
 
-// SAFETY: Owns its pages, which may be freed in any task.
+// SAFETY: A `Pages` owns its pages, which may be freed in any task.
 unsafe impl Send for Pages {}
 
-// SAFETY: A shared reference only gives pointers.
+// SAFETY: A shared reference only gives out pointers.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    /// Allocates `1 << order` zeroed pages, if possible on `node`; on any if there is no such node.
-    /// Sleeps. `ENOMEM` if there are none.
+    /// Allocates a block of `1 << order` zeroed pages, if possible on `node`; on any node if there
+    /// is no such node. Sleeps. `ENOMEM` if there is no such block.
     ///
-    /// It neither warns nor has a program killed then. With `needed` it tries harder: for callers
-    /// that cannot use smaller blocks instead.
+    /// A failure neither prints a warning nor invokes the OOM killer. With `needed` the allocator
+    /// tries harder: for callers that cannot use smaller blocks instead.
     pub(crate) fn zeroed(node: i32, order: u32, needed: bool) -> Result<Self> {
         // SAFETY: Any node and any order are fine: the page allocator has no blocks above its
         // largest order, and is told not to warn of that.
@@ -54,7 +55,7 @@ impl Pages {
             unsafe { bindings::__free_pages(page.as_ptr(), order) };
             return Err(ENOMEM);
         };
-        // INVARIANT: As made above.
+        // INVARIANT: The block was allocated above, and `address` is that of its first page.
         Ok(Self {
             page,
             address,
@@ -67,7 +68,7 @@ impl Pages {
         self.page
     }
 
-    /// Where the pages are in the kernel. A reference to the bytes has to keep this borrowed.
+    /// The kernel's address of the pages. A reference to the bytes has to keep this value borrowed.
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.address
     }
@@ -78,10 +79,10 @@ impl Pages {
         PAGE_SIZE << self.order
     }
 
-    /// Forgets what was written to the pages. Any context.
+    /// Fills the pages with zeros. Any context.
     pub(crate) fn clear(&mut self) {
-        // SAFETY: The block is owned, and that long. A reference to its bytes would keep this
-        // borrowed, so there is none.
+        // SAFETY: The block is owned, and has `len()` bytes. A reference to its bytes would keep
+        // this value borrowed, so there is none.
         unsafe { bindings::rnbd_helper_memzero(self.address.as_ptr().cast(), self.len()) };
     }
 }

@@ -36,13 +36,13 @@ use shared::{
     Source, //
 };
 
-/// Memory for several requests at a time, only to be sent; see [`shared`].
+/// Memory that several requests send at the same time; see [`shared`].
 pub type SharedTable = shared::SharedTable<ScatterTable>;
 
-/// The right to hand out memory that a [`SharedTable`] was filled with.
+/// The right to hand out the memory of a [`SharedTable`].
 pub type Sharing = shared::Sharing<ScatterTable>;
 
-/// The page size of registrations, which is at most that of memory.
+/// The page size of registrations, which is at most `PAGE_SIZE`.
 const SINK_PAGE_SIZE: usize = 4096;
 
 /// A scatterlist with room for a fixed number of segments, allocated once and filled many times.
@@ -50,17 +50,19 @@ const SINK_PAGE_SIZE: usize = 4096;
 /// # Invariants
 ///
 /// - `entries` was initialised by `sg_init_table()` and is not chained.
-/// - The first `used` entries name pages. If `buffer` is set, each of them names one of its pages.
-///   If `request` is set, the pages are those of its request, which keeps them. If `hold` is set,
-///   they are those that it keeps; a page to send from has one entry, from its beginning on.
-///   Otherwise the pages are lent: the caller of [`Self::set_lent()`] keeps them for as long as
-///   they may be accessed. If none is in use, there is none of these.
-/// - The pages in use may be accessed as `permitted` says: those of a read are only to be
-///   written, as what is in them is not meant for others, and those of a write only to be
-///   read, as they may be somebody's that cannot write to them either.
-/// - If `mapping` names a region, that region has mapped the entries in use as it says, for the
-///   device of its domain, and neither they, nor what keeps the pages, nor `is_sink` is changed. If
-///   `is_shared` is set there, the entries are those of the shared table's mapping for the device.
+/// - The first `used` entries name pages. If `buffer` is set, the pages are those of the buffer. If
+///   `request` is set, the pages are those of the request that it holds, which keeps them. If
+///   `hold` is set, the pages are those that it keeps; a [`Hold::Page`] has one entry, which starts
+///   at the beginning of the page. Otherwise the pages are lent: the caller of [`Self::set_lent()`]
+///   keeps them for as long as they may be accessed. If `used` is 0, none of `buffer`, `request`
+///   and `hold` is set.
+/// - The pages in use are only accessed as `permitted` says. The pages of a read must only be
+///   written, as their old content may be secret. The pages of a write must only be read, as their
+///   user may have no right to write to them.
+/// - If `mapping` names a region, that region has mapped the entries in use as `mapping` says, for
+///   the device of its domain. Then the entries, `buffer`, `request`, `hold` and `is_sink` are not
+///   changed. If `mapping.is_shared` is set, the entries are those of the shared table's mapping
+///   for the device.
 /// - `is_sink` says that the entries in use are those of [`Self::set_sink()`].
 pub struct ScatterTable {
     entries: KVec<bindings::scatterlist>,
@@ -75,29 +77,30 @@ pub struct ScatterTable {
     mapping: Mapping,
 }
 
-/// What keeps pages that several tables name at a time.
+/// The holder of pages that several tables name at the same time.
 enum Hold {
-    /// Those of a shared table.
+    /// Keeps the pages of a shared table.
     Shared(SharedHold<ScatterTable>),
-    /// One of the pages to send from.
+    /// Keeps one of the pages to send from.
     Page { pages: Arc<SendPages>, index: usize },
 }
 
 /// How a table is mapped.
 struct Mapping {
-    /// The serial number of the memory region that has mapped it; 0 if none has.
+    /// The serial number of the memory region that has mapped the table; 0 if the table is not
+    /// mapped.
     region: u64,
     /// The number of DMA entries.
     entries: u32,
     direction: Direction,
-    /// It is the shared table's mapping.
+    /// Whether this is a mapping of the shared table.
     is_shared: bool,
 }
 
-// SAFETY: Owns its entries, and what keeps the pages they name, which is `Send`.
+// SAFETY: A table owns its entries, and the holders of their pages, which are `Send`.
 unsafe impl Send for ScatterTable {}
 
-// SAFETY: Shared references give out numbers only.
+// SAFETY: Shared references only give out numbers and pointers.
 unsafe impl Sync for ScatterTable {}
 
 impl ScatterTable {
@@ -133,7 +136,7 @@ impl ScatterTable {
     /// The most segments.
     #[inline]
     pub fn capacity(&self) -> u32 {
-        // It was made from a `u32`.
+        // The length was given as a `u32`.
         self.entries.len() as u32
     }
 
@@ -143,8 +146,8 @@ impl ScatterTable {
         self.bytes
     }
 
-    /// The entries of the table, which is emptied, for C functions that fill them; `None` if it is
-    /// mapped.
+    /// Empties the table, and returns its entries for C functions that fill them; `None` if the
+    /// table is mapped.
     #[inline]
     fn as_mut_ptr(&mut self) -> Option<*mut bindings::scatterlist> {
         if self.is_mapped() {
@@ -156,18 +159,18 @@ impl ScatterTable {
         Some(self.entries.as_mut_ptr())
     }
 
-    /// Describes the data of a block request, which the table keeps until it is emptied: the
-    /// request does not end before that. Any context.
+    /// Fills the table with the data of a block request. The table holds the request until the
+    /// table is emptied; the request does not end before. Any context.
     ///
-    /// `EINVAL` if the data has more segments than the table has room for, or if there is none, as
-    /// with all but reads and writes; `EBUSY` if the data is in a table already, or something else
-    /// in this one is mapped.
+    /// `EINVAL` if the data has more segments than the table has room for, or if the request has no
+    /// data: only reads and writes have. `EBUSY` if the data is in a table already, or if this
+    /// table is mapped.
     #[inline]
     pub fn set_request<D>(&mut self, request: &mut OwnedRequest<D>) -> Result {
         let permitted = match request.op() {
             Op::Read => Direction::FromDevice,
             Op::Write => Direction::ToDevice,
-            // The others have a length, and no pages.
+            // Other requests have a length, but no pages.
             _ => return Err(EINVAL),
         };
         if u32::from(request.segments()) > self.capacity() {
@@ -181,33 +184,33 @@ impl ScatterTable {
         if used <= 0 {
             return Err(EINVAL);
         }
-        // INVARIANT: That many entries have been filled, with pages of this request, which is a
-        // read or a write as `permitted` says.
+        // INVARIANT: The first `used` entries are filled with pages of this request, and
+        // `permitted` is right for a read or a write.
         self.used = used as u32;
         self.permitted = permitted;
         self.bytes = match (used, self.entries.first()) {
             (1, Some(entry)) => entry.length as usize,
             _ => self.sum(used as u32),
         };
-        // There is none since the table was emptied, and so nothing to be dropped.
+        // The table was emptied, so the old value is `None`, and needs no drop.
         core::mem::forget(self.request.replace(hold));
         Ok(())
     }
 
-    /// Describes memory that a caller in C lends: a copy of the first `count` entries of `list`.
-    /// For `Direction::FromDevice` the memory is only written, for `ToDevice` only read. Any
-    /// context.
+    /// Fills the table with memory that a caller in C lends: copies the first `count` entries of
+    /// `list`. For `Direction::FromDevice` the memory is only written, for `ToDevice` only read.
+    /// Any context.
     ///
-    /// `EINVAL` if `count` is 0 or more than the table has room for, if the list ends before, or if
-    /// an entry names no page or no byte; `EBUSY` if something in the table is mapped. The table is
-    /// empty then.
+    /// `EINVAL` if `count` is 0 or more than the table has room for, if the list has fewer entries,
+    /// or if an entry has no page or the length 0; the table is empty then. `EBUSY` if the table is
+    /// mapped.
     ///
     /// # Safety
     ///
-    /// `list` is a list of `struct scatterlist` whose last entry, if it is among the first `count`,
-    /// is marked as the end, and nobody changes it meanwhile. What the entries name stays valid
-    /// until the table is emptied or filled anew; or the caller has made sure that nobody maps or
-    /// copies from or to the table from the moment on when the memory becomes invalid until then.
+    /// `list` is a list of `struct scatterlist`. If it has fewer than `count` entries, its last one
+    /// is marked as the end. The list is not changed during the call. The memory of the entries
+    /// stays valid until the table is emptied or filled anew; or, once the memory becomes invalid,
+    /// the table is neither mapped nor copied from or to until then.
     pub unsafe fn set_lent(
         &mut self,
         list: *mut kernel::bindings::scatterlist,
@@ -224,8 +227,8 @@ impl ScatterTable {
         if used == 0 {
             return Err(EINVAL);
         }
-        // INVARIANT: That many entries have been filled, with pages that the caller keeps; the last
-        // one is marked.
+        // INVARIANT: The first `used` entries are filled with pages that the caller keeps, and the
+        // last one is marked as the end.
         self.used = used;
         self.permitted = direction;
         self.bytes = bytes;
@@ -239,8 +242,8 @@ impl ScatterTable {
         entries.fold(0, |sum, entry| sum + entry.length as usize)
     }
 
-    /// Empties the table, unless it is mapped. If a block request has ended meanwhile, the block
-    /// layer gets it back now. Any context.
+    /// Empties the table, unless it is mapped. If the table's block request was ended meanwhile,
+    /// the block layer gets the request back now. Any context.
     #[inline]
     pub fn clear(&mut self) {
         if self.is_mapped() {
@@ -256,14 +259,14 @@ impl ScatterTable {
         self.is_sink = false;
     }
 
-    /// Lets go of what several tables name; out of line, as few requests have such memory.
+    /// Drops `hold`. Out of line, as few requests have such memory.
     #[cold]
     #[inline(never)]
     fn drop_hold(&mut self) {
         self.hold = None;
     }
 
-    /// Empties the table if its memory is that of a block request, or of a shared table; see
+    /// Empties the table if its memory is that of a block request or of a shared table; see
     /// [`Self::clear()`].
     #[inline]
     pub fn release_request(&mut self) {
@@ -278,32 +281,33 @@ impl ScatterTable {
         }
     }
 
-    /// Empties the table, whose memory is that of a shared one.
+    /// Empties a table with the memory of a shared table.
     #[cold]
     #[inline(never)]
     fn release_shared(&mut self) {
         self.clear();
     }
 
-    /// Describes the memory of a shared table, only to be sent, which this one keeps until it is
-    /// emptied. Any context.
+    /// Fills the table with the memory of a shared table, only to be sent. The table keeps that
+    /// memory until the table is emptied. Any context.
     ///
-    /// `EINVAL` if that takes more segments than there is room for, `EBUSY` if the table is mapped.
+    /// `EINVAL` if the memory has more segments than the table has room for, `EBUSY` if the table
+    /// is mapped.
     pub fn set_shared(&mut self, sharing: &Sharing) -> Result {
         let (list, count) = sharing.table().to_send().ok_or(EINVAL)?;
         let room = self.capacity();
         let entries = self.as_mut_ptr().ok_or(EBUSY)?;
         let mut bytes = 0;
-        // SAFETY: There are `room` entries, and `count` in the list, which does not change as long
-        // as it is shared.
+        // SAFETY: There are `room` entries, and `count` in the list. The list does not change as
+        // long as there is a `Sharing`.
         let used = unsafe {
             bindings::rnbd_helper_sg_copy_entries(entries, room, list, count, &mut bytes)
         };
         if used == 0 {
             return Err(EINVAL);
         }
-        // INVARIANT: That many entries have been filled, with pages of the shared table, which is
-        // held. They may be read, and the last one is marked.
+        // INVARIANT: The first `used` entries are filled with pages of the shared table, which
+        // `hold` keeps. The pages may be read, and the last entry is marked as the end.
         self.used = used;
         self.permitted = Direction::ToDevice;
         self.bytes = bytes;
@@ -311,11 +315,12 @@ impl ScatterTable {
         Ok(())
     }
 
-    /// Describes the first `len` bytes of `buffer`, which the table keeps: a segment for each page
-    /// that they lie in. Any context.
+    /// Fills the table with the first `len` bytes of `buffer`, one segment for each page. The table
+    /// keeps the buffer. Any context.
     ///
-    /// `EINVAL` if `len` is 0 or more than the buffer holds, or if that takes more segments than
-    /// there is room for; `EBUSY` if the table is mapped. The buffer is lost then.
+    /// `EINVAL` if `len` is 0 or more than the buffer's capacity, or if the bytes take more
+    /// segments than the table has room for. `EBUSY` if the table is mapped. On an error the buffer
+    /// is dropped.
     pub fn set_buffer(&mut self, buffer: PageBuffer, len: u32) -> Result {
         let bytes = usize::try_from(len)?;
         let count = u32::try_from(bytes.div_ceil(PAGE_SIZE))?;
@@ -323,18 +328,19 @@ impl ScatterTable {
             return Err(EINVAL);
         }
         let entries = self.as_mut_ptr().ok_or(EBUSY)?;
-        // SAFETY: There are that many entries, and nobody else uses them.
+        // SAFETY: The table has at least `count` entries, and the exclusive reference keeps other
+        // users away.
         unsafe { bindings::sg_init_table(entries, count) };
         for (index, (page, part)) in buffer.pages(bytes).enumerate() {
-            // SAFETY: There are `count` pages, so the entry is one of those above. The page is
-            // valid, and has at least `part` bytes.
+            // SAFETY: There are `count` pages, so the entry is one of those that were initialised.
+            // The page is valid, and has at least `part` bytes.
             unsafe {
                 let entry = entries.add(index);
                 bindings::rnbd_helper_sg_set_page(entry, page, part as u32, 0);
             }
         }
-        // INVARIANT: The entries name the buffer's pages, which are kept, and are ours to read and
-        // write. The last one is marked.
+        // INVARIANT: The entries name the buffer's pages, which the table keeps, and may be read
+        // and written. The last entry is marked as the end.
         self.used = count;
         self.permitted = Direction::Bidirectional;
         self.bytes = bytes;
@@ -342,12 +348,12 @@ impl ScatterTable {
         Ok(())
     }
 
-    /// Fills the table with `len` bytes that begin `offset` bytes behind the beginning of a page,
-    /// as a device sees it. All of its pages are the first one of `buffer`, which the table keeps:
-    /// what a device writes there is lost.
+    /// Fills the table with a sink: for a device it looks like `len` bytes that begin at `offset`
+    /// of a page, but all of its pages are the first page of `buffer`. Data that a device writes to
+    /// a sink is lost. The table keeps the buffer.
     ///
-    /// `EINVAL` if `len` is 0, or if that takes more segments than there is room for; `EBUSY` if
-    /// the table is mapped.
+    /// `EINVAL` if `len` is 0, or if the bytes take more segments than the table has room for;
+    /// `EBUSY` if the table is mapped.
     pub fn set_sink(&mut self, buffer: PageBuffer, offset: usize, len: usize) -> Result {
         let offset = offset % SINK_PAGE_SIZE;
         let pages = (offset.checked_add(len).ok_or(EINVAL)?).div_ceil(SINK_PAGE_SIZE);
@@ -356,13 +362,14 @@ impl ScatterTable {
             return Err(EINVAL);
         }
         let entries = self.as_mut_ptr().ok_or(EBUSY)?;
-        // SAFETY: There are that many entries, and nobody else uses them.
+        // SAFETY: The table has at least `count` entries, and the exclusive reference keeps other
+        // users away.
         unsafe { bindings::sg_init_table(entries, count) };
         let (mut offset, mut left) = (offset, len);
         for index in 0..pages {
             let part = left.min(SINK_PAGE_SIZE - offset);
-            // SAFETY: The entry is one of those above, and the page, which has at least
-            // `SINK_PAGE_SIZE` bytes, is valid. Both numbers are at most that size.
+            // SAFETY: The entry is one of those that were initialised. The page is valid and has at
+            // least `SINK_PAGE_SIZE` bytes, and `offset` and `part` are at most that.
             unsafe {
                 let entry = entries.add(index);
                 let (part, offset) = (part as u32, offset as u32);
@@ -370,8 +377,8 @@ impl ScatterTable {
             }
             (offset, left) = (0, left - part);
         }
-        // INVARIANT: The entries name a page of the buffer, which is kept, and is ours. The last
-        // one is marked.
+        // INVARIANT: The entries name a page of the buffer, which the table keeps. The last entry
+        // is marked as the end.
         self.used = count;
         self.permitted = Direction::FromDevice;
         self.is_sink = true;
@@ -380,7 +387,8 @@ impl ScatterTable {
         Ok(())
     }
 
-    /// Empties the table and gives back the buffer of [`Self::set_buffer()`]; not if it is mapped.
+    /// Empties the table and returns the buffer of [`Self::set_buffer()`]. `None`, and nothing is
+    /// done, if the table is mapped.
     pub fn take_buffer(&mut self) -> Option<PageBuffer> {
         if self.is_mapped() {
             return None;
@@ -390,13 +398,13 @@ impl ScatterTable {
         self.request = None;
         self.hold = None;
         self.is_sink = false;
-        // The first entry stays marked as the last, as after a request of one segment; who fills
-        // the table next moves the mark.
+        // The last entry in use stays marked as the end. The next function that fills the table
+        // moves the mark.
         self.buffer.take()
     }
 
-    /// The entries in use and their number, for C functions that access the pages; `None` if those
-    /// may not be accessed as a device would for `direction`.
+    /// The entries in use and their number, for C functions that access the pages. `None` if the
+    /// pages must not be accessed in `direction`.
     #[inline(always)]
     pub(crate) fn pages(&self, direction: Direction) -> Option<(*mut bindings::scatterlist, u32)> {
         self.permitted
@@ -404,8 +412,8 @@ impl ScatterTable {
             .then_some((self.entries.as_ptr().cast_mut(), self.used))
     }
 
-    /// Maps the memory for `device`, on behalf of the region with that serial number, which is not
-    /// 0; see [`MemoryRegion::map()`](crate::rdma::MemoryRegion::map). Any context.
+    /// Maps the memory for `device`, on behalf of the region with the serial number `region`, which
+    /// is not 0; see [`MemoryRegion::map()`](crate::rdma::MemoryRegion::map). Any context.
     pub(crate) fn map(&mut self, device: &Device, region: u64, direction: Direction) -> Result {
         if self.is_mapped() {
             return Err(EBUSY);
@@ -415,8 +423,7 @@ impl ScatterTable {
         }
         if let Some(Hold::Shared(shared)) = &self.hold {
             if let Some(entries) = shared.map(device, &mut self.entries)? {
-                // INVARIANT: They are mapped for the device, and the direction is the one that is
-                // permitted.
+                // INVARIANT: The entries are mapped for the device, and the direction is permitted.
                 self.mapping = Mapping {
                     region,
                     entries,
@@ -439,7 +446,7 @@ impl ScatterTable {
         if mapped <= 0 {
             return Err(ENOMEM);
         }
-        // INVARIANT: Just mapped, for that region.
+        // INVARIANT: The entries were just mapped for that region.
         self.mapping = Mapping {
             region,
             entries: mapped as u32,
@@ -464,13 +471,14 @@ impl ScatterTable {
         if self.mapping.is_shared {
             if let Some(Hold::Shared(shared)) = &self.hold {
                 shared.unmap(device);
-                // INVARIANT: Not mapped any more.
+                // INVARIANT: The entries are not mapped any more.
                 self.mapping.region = 0;
                 return;
             }
         }
         let device = device.as_raw();
-        // SAFETY: By the function's requirement, and the entries are those that were mapped.
+        // SAFETY: By the function's requirement the entries are mapped for the device, which does
+        // not use them any more.
         unsafe {
             if !verbs::is_virtual(device) {
                 bindings::rnbd_helper_ib_dma_unmap_sg(
@@ -482,22 +490,22 @@ impl ScatterTable {
                 );
             }
         }
-        // INVARIANT: Not mapped any more.
+        // INVARIANT: The entries are not mapped any more.
         self.mapping.region = 0;
     }
 
-    /// The list and the number of its DMA entries; `None` if the region with that serial number has
-    /// not mapped it.
+    /// The list and the number of its DMA entries; `None` unless the region with the serial number
+    /// `region` has mapped the table.
     #[inline]
     pub(crate) fn mapped_by(&self, region: u64) -> Option<(*mut bindings::scatterlist, u32)> {
         (self.mapping.region == region)
             .then(|| (self.entries.as_ptr().cast_mut(), self.mapping.entries))
     }
 
-    /// Lets the memory be accessed as that of a request may be.
+    /// Restricts the access to the memory, as for a request.
     #[cfg(RNBD_KUNIT)]
     pub(crate) fn permit(&mut self, permitted: Direction) {
-        // INVARIANT: It is the buffer's.
+        // INVARIANT: The memory is that of a buffer, which may be accessed in every direction.
         self.permitted = permitted;
     }
 }
@@ -518,10 +526,10 @@ unsafe impl Source for ScatterTable {
 }
 
 impl SharedTable {
-    /// Allocates a shared table for up to `max_segments` segments, at least 1, that is mapped for
-    /// up to `max_devices` devices at a time; for further ones each request maps the memory itself.
-    /// Sleeps.
-    // Not in other modules: lockdep knows a class by the address of its name.
+    /// Allocates a shared table for up to `max_segments` segments, at least 1. The memory is mapped
+    /// for up to `max_devices` devices at a time; for a further device each request maps the memory
+    /// itself. Sleeps.
+    // Not inlined into other modules, as lockdep knows a class by the address of its name.
     #[inline(never)]
     pub fn new(max_segments: u32, max_devices: usize) -> Result<Self> {
         let table = ScatterTable::new(max_segments)?;

@@ -44,8 +44,8 @@ use crate::{
     }, //
 };
 
-/// What kind of workqueue: [`QueueFlags::UNBOUND`] or [`QueueFlags::PER_CPU`], with or without
-/// more.
+/// The flags of a workqueue: [`QueueFlags::UNBOUND`] or [`QueueFlags::PER_CPU`], and optionally
+/// further flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueFlags(u32);
 
@@ -70,24 +70,25 @@ impl BitOr for QueueFlags {
     }
 }
 
-/// A `workqueue_struct` that exists.
+/// An owned `workqueue_struct`.
 ///
 /// # Invariants
 ///
-/// The pointer came from `alloc_workqueue`, and is destroyed when this is dropped.
+/// The pointer came from `alloc_workqueue`, and the workqueue is destroyed when this value is
+/// dropped.
 pub(crate) struct RawQueue(NonNull<bindings::workqueue_struct>);
 
 // SAFETY: The C functions on a workqueue may be called from any task.
 unsafe impl Send for RawQueue {}
 
-// SAFETY: As above, also at the same time.
+// SAFETY: As above, also concurrently.
 unsafe impl Sync for RawQueue {}
 
 impl RawQueue {
-    /// Makes a queue that runs at most `max_active` items at a time, on each CPU if it is one of
-    /// [`QueueFlags::PER_CPU`]; 0 for the kernel's default. Sleeps.
+    /// Makes a queue that runs at most `max_active` items at a time; 0 for the kernel's default.
+    /// With [`QueueFlags::PER_CPU`] the limit holds for each CPU. Sleeps.
     pub(crate) fn new(name: &CStr, flags: QueueFlags, max_active: i32) -> Result<Self> {
-        // SAFETY: The format takes one string, which is given and is copied.
+        // SAFETY: The format takes one string, which is passed and is copied.
         let raw = unsafe {
             bindings::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
@@ -113,18 +114,18 @@ impl RawQueue {
 
 impl Drop for RawQueue {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the queue exists. This runs what is queued.
+        // SAFETY: By the type invariant the queue exists. The function waits for all queued work.
         unsafe { bindings::destroy_workqueue(self.as_ptr()) };
     }
 }
 
 /// A workqueue; destroyed when dropped.
 ///
-/// The module's struct owns it and drops it last. Everybody else uses a [`QueueHandle`], which
-/// does not keep the queue alive: queueing fails once the drop has begun. The drop waits for
-/// everything that is queued, including the delayed work whose time has not come, so that nothing
-/// of it runs afterwards; cancel delayed work before. It must not happen in work of this queue.
-/// Where sleeping is not allowed, dropping it leaves the queue to the last handle.
+/// The module's struct owns the queue and drops it last. All other users have a [`QueueHandle`],
+/// which does not keep the queue alive: queueing fails once the drop has begun. The drop waits for
+/// all queued work, also for delayed work whose time has not come, so that no work runs afterwards;
+/// so cancel delayed work before. Work of this queue must not drop the queue. If the queue is
+/// dropped where sleeping is not allowed, the last handle destroys it.
 ///
 /// # Examples
 ///
@@ -140,7 +141,7 @@ pub struct OwnedQueue {
 impl OwnedQueue {
     /// Makes a queue. Sleeps.
     pub fn new(name: &CStr, flags: QueueFlags) -> Result<Self> {
-        // As alloc_ordered_workqueue() has it.
+        // As in `alloc_ordered_workqueue()`.
         let max_active = if flags.0 & bindings::wq_flags___WQ_ORDERED != 0 {
             1
         } else {
@@ -162,21 +163,21 @@ impl OwnedQueue {
 
 impl Drop for OwnedQueue {
     fn drop(&mut self) {
-        // Nobody can queue any more once the gate is closed; delayed work whose timer runs has
-        // entered. Where sleeping is not allowed the gate stays open, and its last handle destroys
-        // the queue.
+        // No work can be queued once the gate is closed. Delayed work whose timer runs has entered
+        // the gate, so closing waits for it. Where sleeping is not allowed the gate stays open, and
+        // the last handle destroys the queue.
         drop(self.handle.gate.close());
     }
 }
 
-/// The right to queue work on an [`OwnedQueue`] as long as that exists.
+/// The right to queue work on an [`OwnedQueue`] as long as the queue exists.
 #[derive(Clone)]
 pub struct QueueHandle {
     gate: Arc<Gate<RawQueue>>,
 }
 
 impl QueueHandle {
-    /// Keeps the queue from being destroyed; nothing if it is already. Any context.
+    /// Keeps the queue from being destroyed; `None` if it is being destroyed already. Any context.
     pub(crate) fn enter(&self) -> Option<Entered<RawQueue>> {
         self.gate.enter()
     }
@@ -203,7 +204,7 @@ impl QueueHandle {
         Ok(raw.queue().try_spawn(GFP_KERNEL, run)?)
     }
 
-    /// Waits until everything has run that is queued now; delayed work counts from when its time
+    /// Waits until all work that is queued now has run. Delayed work counts as queued once its time
     /// has come. Sleeps; not to be called in work of this queue.
     pub fn flush(&self) {
         if let Some(raw) = self.gate.enter() {
@@ -213,19 +214,20 @@ impl QueueHandle {
     }
 }
 
-/// Takes `item` off its queue, or waits until its work has run; true if it was queued.
+/// Takes `item` off its queue, or waits until its work has run. True if `item` was queued.
 ///
 /// Sleeps; not to be called in that work itself.
 pub fn cancel_sync<T, const ID: u64>(item: &Arc<T>) -> bool
 where
     T: HasWork<T, ID> + WorkItem<ID, Pointer = Arc<T>>,
 {
-    // SAFETY: The item is initialised, and the function synchronises with everything else.
+    // SAFETY: The item is initialised, and the function synchronises with all other functions on
+    // it.
     let was_queued = unsafe { bindings::cancel_work_sync(raw_work::<T, ID>(item)) };
     if was_queued {
-        // SAFETY: `WorkItem::Pointer` says that the work is only ever queued with an
-        // `Arc<T>::into_raw` of this very item. The queue gave it up, so it is ours. It is not the
-        // last one: the caller has another.
+        // SAFETY: By `WorkItem::Pointer` the work is only ever queued with an `Arc<T>::into_raw` of
+        // this very item. The queue gave that `Arc` up, so it is ours. It is not the last one, as
+        // the caller has another.
         drop(unsafe { Arc::from_raw(Arc::as_ptr(item)) });
     }
     was_queued
@@ -249,17 +251,17 @@ fn raw_work<T: HasWork<T, ID>, const ID: u64>(item: &Arc<T>) -> *mut bindings::w
     unsafe { Work::raw_get(work) }
 }
 
-/// What is done when the time of a [`DelayedWork`] has come.
+/// The function that runs when the time of a [`DelayedWork`] has come.
 pub trait DelayedWorkItem<const ID: u64 = 0>: Send + Sync + 'static {
-    /// Does it, in process context, on the queue that the work belongs to.
+    /// Runs the work, in process context, on the queue of the work.
     fn run(this: Arc<Self>);
 }
 
 /// A work item that waits for its time before it is queued.
 ///
-/// A field of the struct that it works on; the struct says so with
-/// [`impl_has_delayed_work!`](crate::impl_has_delayed_work). While it waits or is queued it holds
-/// a reference to that struct.
+/// The item is a field of the struct on which it works; the struct declares the field by
+/// [`impl_has_delayed_work!`](crate::impl_has_delayed_work). While the item waits or is queued it
+/// holds a reference to that struct.
 ///
 /// # Examples
 ///
@@ -299,10 +301,10 @@ pub struct DelayedWork<T: ?Sized, const ID: u64 = 0> {
 // SAFETY: The C functions on delayed work may be called from any task.
 unsafe impl<T: ?Sized, const ID: u64> Send for DelayedWork<T, ID> {}
 
-// SAFETY: As above, also at the same time.
+// SAFETY: As above, also concurrently.
 unsafe impl<T: ?Sized, const ID: u64> Sync for DelayedWork<T, ID> {}
 
-/// Says where in a struct its [`DelayedWork`] is.
+/// Locates the [`DelayedWork`] in a struct.
 ///
 /// # Safety
 ///
@@ -331,8 +333,8 @@ macro_rules! impl_has_delayed_work {
        for $self:ty
        { self.$field:ident }
     )*) => {$(
-        // SAFETY: The functions go to and from the same field, which has the right type as the
-        // first one compiles.
+        // SAFETY: Both functions use the same field. Its type is right, as the first function
+        // compiles.
         unsafe impl$(<$($generics)+>)?
             $crate::workqueue::HasDelayedWork<$work_type $(, $id)?> for $self
         {
@@ -442,37 +444,37 @@ where
         }
     }
 
-    /// Queues `item` in `delay` jiffies, also if it was to run earlier or later. Any context.
+    /// Queues `item` in `delay` jiffies, also if it waits for another time already. Any context.
     ///
-    /// Gives `item` back as [`DelayedWork::queue`] does, except that it no longer matters whether
-    /// it was waiting.
+    /// Gives `item` back as [`DelayedWork::queue`] does, but not because it was waiting or queued.
     pub fn modify(item: Arc<T>, delay: Jiffies) -> Result<(), Arc<T>> {
-        // `mod_delayed_work()` does not tell whether it queued something that is being cancelled.
+        // `mod_delayed_work()` is not used, as it does not tell that it failed because the work is
+        // being cancelled.
         Self::cancel(&item);
         Self::queue(item, delay)
     }
 
-    /// Takes `item` off its timer and queue, without waiting for work that is running; true if it
-    /// was there. Any context except hard interrupts.
+    /// Takes `item` off its timer or queue, without waiting for running work. True if `item` was
+    /// waiting or queued. Any context except hard interrupts.
     pub fn cancel(item: &Arc<T>) -> bool {
         // SAFETY: The work is initialised.
         let was_queued = unsafe { bindings::cancel_delayed_work(Self::of(item).inner.get()) };
         if was_queued {
-            // SAFETY: It was taken off just now.
+            // SAFETY: The work was just taken off its timer or queue.
             unsafe { Self::give_back(item) };
         }
         was_queued
     }
 
-    /// Takes `item` off its timer and queue and waits until its work is not running, even if it
-    /// queues itself; true if it was there.
+    /// Takes `item` off its timer or queue and waits until its work is not running, even if the
+    /// work queues itself. True if `item` was waiting or queued.
     ///
     /// Sleeps; not to be called in that work itself.
     pub fn cancel_sync(item: &Arc<T>) -> bool {
         // SAFETY: The work is initialised.
         let was_queued = unsafe { bindings::cancel_delayed_work_sync(Self::of(item).inner.get()) };
         if was_queued {
-            // SAFETY: It was taken off just now.
+            // SAFETY: The work was just taken off its timer or queue.
             unsafe { Self::give_back(item) };
         }
         was_queued
@@ -484,16 +486,17 @@ where
         unsafe { &*T::raw_get_delayed_work(Arc::as_ptr(item).cast_mut()) }
     }
 
-    /// Drops what belonged to work that was cancelled.
+    /// Drops the `Arc` and the entry of the gate that belonged to cancelled work.
     ///
     /// # Safety
     ///
-    /// The caller must have taken the work off its timer or queue, and calls this once for that.
+    /// The caller must have taken the work off its timer or queue, and must call this once for each
+    /// time.
     unsafe fn give_back(item: &Arc<T>) {
         // SAFETY: The work was waiting or queued, so an entry of the gate belonged to it.
         drop(unsafe { Self::of(item).queue.gate.reclaim() });
-        // SAFETY: In the same way an `Arc` of this item belonged to the work. It is not the
-        // last one: the caller has another.
+        // SAFETY: In the same way an `Arc` of this item belonged to the work. It is not the last
+        // one, as the caller has another.
         drop(unsafe { Arc::from_raw(Arc::as_ptr(item)) });
     }
 
@@ -508,13 +511,14 @@ where
         let inner: *mut Opaque<bindings::delayed_work> = inner.cast();
         // SAFETY: By the safety requirement.
         let this = unsafe { container_of!(inner, Self, inner) };
-        // SAFETY: The field belongs to an item that is valid, as it was queued.
+        // SAFETY: The field is part of an item that is valid, as the work was queued.
         let item = unsafe { T::delayed_work_container_of(this) };
-        // SAFETY: While it was queued an `Arc` of the item belonged to the work, which is not
-        // queued any more.
+        // SAFETY: While the work was queued an `Arc` of the item belonged to it. The work is not
+        // queued any more, so the `Arc` is ours.
         let item = unsafe { Arc::from_raw(item) };
-        // SAFETY: In the same way an entry of the gate belonged to it. The queue stays until this
-        // function returns without it, as destroying a queue waits for its running work.
+        // SAFETY: In the same way an entry of the gate belonged to the work. Without that entry the
+        // queue still stays until this function returns, as destroying a queue waits for its
+        // running work.
         drop(unsafe { Self::of(&item).queue.gate.reclaim() });
         T::run(item);
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Small files that a module keeps in a directory, each of which is written as a whole.
+//! Small files that a module keeps in a directory. Each file is written as a whole.
 //!
-//! All functions sleep: process context. Their allocations do not wait for IO (`GFP_NOIO`). The
-//! reason: a client may be short of memory, and write to a disk of this server to get some; that
-//! write may wait for the file that is written here.
+//! All functions sleep: process context. Their allocations do not wait for IO (`GFP_NOIO`), to
+//! avoid a deadlock: a client that is short of memory may write to a disk of this server to free
+//! memory, and that write may wait for the file that is written here.
 //!
 //! C headers: [`include/linux/fs.h`](srctree/include/linux/fs.h),
 //! [`include/linux/namei.h`](srctree/include/linux/namei.h)
@@ -25,11 +25,12 @@ use crate::{
     prelude::*, //
 };
 
-/// A directory that is open. Its file system stays mounted meanwhile. Dropped in process context.
+/// An open directory. Its file system stays mounted as long as this value exists. Must be dropped
+/// in process context.
 ///
 /// # Invariants
 ///
-/// `file` is a directory. This object holds a reference. Calls take no reference that they keep.
+/// `file` is a directory, and this object holds a reference to it. Calls keep no further reference.
 pub struct Directory {
     file: NonNull<bindings::file>,
 }
@@ -37,20 +38,20 @@ pub struct Directory {
 // SAFETY: Files are not tied to a task.
 unsafe impl Send for Directory {}
 // SAFETY: Through a shared reference files in the directory are opened, renamed and removed, which
-// file systems allow from anywhere at once.
+// file systems allow in any task, also concurrently.
 unsafe impl Sync for Directory {}
 
-/// Why a file was not replaced or removed.
+/// The failure to replace or to remove a file.
 pub struct Failed {
     /// The error of the file system.
     pub error: Error,
-    /// Whether the change may be seen nevertheless: the file system was asked for it, and has
-    /// failed to say that it is done, or that it is on stable storage.
+    /// Whether the change may have happened nevertheless: the file system was asked for the change,
+    /// but has not confirmed that it is done and on stable storage.
     pub may_be_done: bool,
 }
 
 impl Failed {
-    /// Nothing has changed.
+    /// Of an error before any change.
     pub fn before(error: Error) -> Self {
         Self {
             error,
@@ -58,7 +59,8 @@ impl Failed {
         }
     }
 
-    /// It may have changed, for good or not, if that has `begun`.
+    /// Of an error after which the file may have changed, for good or not, if the change has
+    /// `begun`.
     fn after(error: Error, begun: bool) -> Self {
         Self {
             error,
@@ -68,12 +70,12 @@ impl Failed {
 }
 
 impl Directory {
-    /// Opens a directory, with the kernel's credentials. Links in the path are followed, from the
-    /// root of the init process; before Linux 7.3, from the root of the caller.
+    /// Opens a directory, with the kernel's credentials. Links in the path are followed. The path
+    /// starts at the root of the init process; before Linux 7.3 at the root of the caller.
     ///
-    /// Errors are those of the lookup, among them `ENOENT` and `ENOTDIR`; `EINVAL` if the file
-    /// system does not say when a directory is on stable storage, or has none (tmpfs). A file
-    /// system that says so without doing it (FUSE) is not noticed.
+    /// Errors are those of the lookup, among them `ENOENT` and `ENOTDIR`. `EINVAL` if the file
+    /// system cannot write a directory to stable storage (`fsync`), as tmpfs. A file system whose
+    /// `fsync` reports success without doing it (FUSE) is not detected.
     pub fn open(path: &CStr) -> Result<Self> {
         without_io(|| {
             // SAFETY: The path is a C string, which the function only reads.
@@ -87,10 +89,10 @@ impl Directory {
         })
     }
 
-    /// Reads a file up to its end or that of the buffer; returns the number of bytes.
+    /// Reads a file up to its end or until the buffer is full. Returns the number of bytes.
     ///
-    /// `EINVAL` if it is no regular file or `name` no name of a file, `ELOOP` if it is a link,
-    /// `ENOENT` if there is none, and others of the file system.
+    /// `EINVAL` if the file is not a regular file or `name` is not the name of a file, `ELOOP` if
+    /// the file is a link, `ENOENT` if there is no such file, and errors of the file system.
     pub fn read(&self, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
         check(name)?;
         // SAFETY: The directory is open by the type invariant, the name is a C string, and the
@@ -106,13 +108,13 @@ impl Directory {
         usize::try_from(len).map_err(|_| Error::from_errno(len as i32))
     }
 
-    /// Replaces the file `name` by a file that consists of `bytes`, or makes it. The new file is on
-    /// stable storage when this returns. If the machine stops before, the directory has the whole
-    /// old file or the whole new file.
+    /// Replaces the file `name` by a file that consists of `bytes`, or creates the file. The new
+    /// file is on stable storage when this returns. If the machine stops before, the directory has
+    /// the whole old file or the whole new file.
     ///
-    /// The bytes are first written to a new file `temporary`; a file that has this name is removed.
-    /// Not called twice at once with the same names. Errors as of [`Self::read`], `ENOSPC`, `EROFS`
-    /// and others.
+    /// The bytes are first written to a new file `temporary`; an existing file of this name is
+    /// removed. Must not be called concurrently with the same names. Errors as of [`Self::read`],
+    /// `ENOSPC`, `EROFS` and others.
     pub fn replace(&self, name: &CStr, temporary: &CStr, bytes: &[u8]) -> Result<(), Failed> {
         check(name).map_err(Failed::before)?;
         check(temporary).map_err(Failed::before)?;
@@ -143,8 +145,8 @@ impl Directory {
         })
     }
 
-    /// Removes a file, for good when this returns. Returns whether there was one; errors as of
-    /// [`Self::replace`].
+    /// Removes a file. The removal is on stable storage when this returns. Returns whether there
+    /// was a file. Errors as of [`Self::replace`].
     pub fn remove(&self, name: &CStr) -> Result<bool, Failed> {
         check(name).map_err(Failed::before)?;
         without_io(|| {
@@ -163,19 +165,21 @@ impl Directory {
                 Err(ENOENT) => false,
                 Err(error) => return Err(Failed::after(error, begun)),
             };
-            // It may have been removed before, and not yet for good.
+            // If there is no such file, it may have been removed before, but not yet on stable
+            // storage.
             self.sync().map_err(|error| Failed::after(error, true))?;
             Ok(was_there)
         })
     }
 
-    /// Whether a file is in the directory, by the name that it was opened by. Sleeps.
+    /// Whether the directory has `file` under the name by which `file` was opened. Sleeps.
     pub fn holds(&self, file: &RegularFile) -> bool {
         // SAFETY: Both are open by their type invariants.
         unsafe { bindings::rnbd_helper_directory_holds(self.as_file(), file.as_file()) }
     }
 
-    /// Waits until the names of all files are on stable storage. Sleeps. Errors of the file system.
+    /// Waits until the names of all files are on stable storage. Sleeps. Errors are those of the
+    /// file system.
     pub fn sync(&self) -> Result {
         // SAFETY: The directory is open by the type invariant.
         to_result(unsafe { bindings::rnbd_helper_directory_sync(self.as_file()) })
@@ -194,7 +198,8 @@ impl Drop for Directory {
     }
 }
 
-/// `EINVAL` unless this is the name of a file in a directory: a path would lead elsewhere.
+/// `EINVAL` unless `name` is the name of a file in a directory: a path would lead to another
+/// directory.
 fn check(name: &CStr) -> Result {
     match name.to_bytes() {
         b"" | b"." | b".." => Err(EINVAL),

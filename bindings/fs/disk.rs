@@ -3,8 +3,8 @@
 //! Requests to files, and to block devices through the page cache. Would be a new part of
 //! `kernel::fs`.
 //!
-//! As with a block device ([`bio`](crate::block::bio)) the access mode is part of the type, and a
-//! request enters the file, so that closing waits for it.
+//! As with a block device ([`bio`](crate::block::bio)), the access mode is part of the type, and
+//! each request enters the file, so closing the file waits for its requests.
 
 use core::marker::PhantomData;
 use kernel::str::CStr;
@@ -48,7 +48,7 @@ use crate::{
 
 /// A file, or a block device through the page cache, that is open for requests with the access `A`.
 ///
-/// Dropping it waits for its requests and closes the file: process context.
+/// Dropping it waits for its requests and closes the file. Process context.
 pub struct OpenFile<C: Completion, A: Access> {
     gate: Gate<Target>,
     _types: PhantomData<fn(C, A)>,
@@ -58,9 +58,9 @@ impl<C: Completion, A: Access> OpenFile<C, A> {
     /// Opens a regular file, for direct IO or for IO through the page cache; see
     /// [`RegularFile::open`].
     ///
-    /// `logical_block_size` says what requests have to be aligned to, in bytes: a power of two of
-    /// 512 at least, and with direct IO what the file system asks for. Its error is passed on.
-    /// Sleeps.
+    /// `logical_block_size` returns the alignment of requests in bytes: a power of two of at least
+    /// 512, and with direct IO at least the alignment that the file system requires. An error of
+    /// `logical_block_size` is returned. Sleeps.
     pub fn open(
         found: &Found,
         direct: bool,
@@ -87,7 +87,7 @@ impl<C: Completion, A: Access> OpenFile<C, A> {
         })
     }
 
-    /// Lets the caller at the file, unless it is closed. Any context.
+    /// Enters the file, unless it is closed or being drained. Any context.
     #[inline]
     pub fn enter(&self) -> Option<FileUse<C, A>> {
         Some(FileUse {
@@ -96,7 +96,8 @@ impl<C: Completion, A: Access> OpenFile<C, A> {
         })
     }
 
-    /// What its requests enter by: closed or drained, it waits for those that have entered.
+    /// The gate that requests enter. Closing or draining the gate waits for all requests that have
+    /// entered.
     pub fn gate(&self) -> &dyn GateOwner {
         &self.gate
     }
@@ -119,26 +120,28 @@ impl<C: Completion, A: Access> FileUse<C, A> {
         self.entered.is_direct()
     }
 
-    /// The smallest unit that can be asked for, in bytes.
+    /// The smallest unit of a request, in bytes.
     pub fn logical_block_size(&self) -> u32 {
         self.entered.logical_block_size
     }
 
-    /// Has requests reach as far as the file does now, and says how far that is, in sectors of 512
-    /// bytes. What the file gets later they do not reach. Any context.
+    /// Lets requests reach up to the present end of the file, and returns that end in sectors of
+    /// 512 bytes. If the file grows later, requests do not reach the new bytes until the next call.
+    /// Any context.
     pub fn update_size(&self) -> u64 {
         self.entered.update_size()
     }
 
-    /// Reads into the memory of a completion. Any context, but [`Wait::Allowed`] sleeps.
+    /// Reads into the memory of a completion. Any context with [`Wait::Never`]; [`Wait::Allowed`]
+    /// sleeps.
     ///
-    /// `EINVAL` if it is not of whole blocks, `EIO` if it reaches beyond the end of the file,
-    /// `EAGAIN` if it must not sleep and there is no memory.
+    /// `EINVAL` if the request is not for whole blocks, `EIO` if it reaches beyond the end of the
+    /// file, `EAGAIN` if it must not sleep and there is no memory.
     pub fn read(self, wait: Wait, at: Position, completion: C) -> Result<(), Refused<C>> {
         self.transfer(false, WriteFlags::default(), wait, at, completion)
     }
 
-    /// Makes all earlier writes durable. `EAGAIN` as [`Self::read`].
+    /// Makes all earlier writes durable. Context and `EAGAIN` as of [`Self::read`].
     pub fn flush(self, wait: Wait, at: Position, completion: C) -> Result<(), Refused<C>> {
         submit(self.entered, Task::Flush, 0, at, wait, completion)
     }
@@ -170,7 +173,7 @@ impl<C: Completion, A: Access> FileUse<C, A> {
 }
 
 impl<C: Completion> FileUse<C, ReadWrite> {
-    /// The use of the file for what does not change it.
+    /// The use of the file for reads and flushes only.
     pub fn read_only(self) -> FileUse<C, ReadOnly> {
         FileUse {
             entered: self.entered,
@@ -178,7 +181,7 @@ impl<C: Completion> FileUse<C, ReadWrite> {
         }
     }
 
-    /// Writes the memory of a completion; errors as [`Self::read`].
+    /// Writes the memory of a completion. Context and errors as of [`Self::read`].
     pub fn write(
         self,
         flags: WriteFlags,
@@ -189,8 +192,8 @@ impl<C: Completion> FileUse<C, ReadWrite> {
         self.transfer(true, flags, wait, at, completion)
     }
 
-    /// Changes `len` bytes without data. Errors as [`Self::read`]; ends with `EOPNOTSUPP` if the
-    /// file system does not have the operation.
+    /// Changes `len` bytes without data. Context and errors as of [`Self::read`]. The request ends
+    /// with `EOPNOTSUPP` if the file system does not have the operation.
     pub fn range(
         self,
         op: RangeOp,

@@ -22,7 +22,7 @@ use crate::{
     prelude::*, //
 };
 
-/// What a path leads to.
+/// The kind of inode to which a path leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -33,25 +33,26 @@ pub enum Kind {
     Other,
 }
 
-/// An inode that was found by a path. It stays the same inode if the path leads elsewhere later.
+/// An inode that was found by a path. The inode stays the same if the path leads to another one
+/// later.
 ///
 /// # Invariants
 ///
-/// This object holds one reference of `path`, which leads to an inode.
+/// This object owns one reference to `path`, which leads to an inode.
 pub struct Found {
     path: bindings::path,
 }
 
 // SAFETY: A `struct path` is not tied to a task.
 unsafe impl Send for Found {}
-// SAFETY: It is only read.
+// SAFETY: Through a shared reference the path is only read.
 unsafe impl Sync for Found {}
 
 impl Found {
-    /// Follows a path, with all of its links, from the root of the init process.
+    /// Follows a path, including all links, from the root of the init process.
     ///
-    /// Process context; sleeps. Opens nothing, so that a FIFO does not block. Errors are those of
-    /// the lookup: `ENOENT`, `ENOTDIR`, `ELOOP` and others.
+    /// Process context; sleeps. Does not open the file, so a FIFO does not block. Errors are those
+    /// of the lookup: `ENOENT`, `ENOTDIR`, `ELOOP` and more.
     pub fn look_up(path: &CStr) -> Result<Self> {
         let mut found = bindings::path::default();
         // SAFETY: The path is a C string, which the function only reads; `found` is valid for
@@ -72,14 +73,14 @@ impl Found {
         }
     }
 
-    /// Whether it cannot be written to: its file system is read-only, or it is immutable. Any
-    /// context.
+    /// Whether the inode cannot be written to: its file system is read-only, or the inode is
+    /// immutable. Any context.
     pub fn is_read_only(&self) -> bool {
         // SAFETY: By the type invariant the path is valid and leads to an inode.
         unsafe { bindings::rnbd_helper_path_is_read_only(&raw const self.path) }
     }
 
-    /// Which file it is; of a block device, the file that stands for it. Process context; may
+    /// The identity of the inode; for a block device that of its device node. Process context; may
     /// sleep. Errors are those of `statx`.
     pub fn file_id(&self) -> Result<FileId> {
         let mut id = FileId::default();
@@ -91,8 +92,8 @@ impl Found {
         Ok(id)
     }
 
-    /// The kernel's number of a block device (C: `dev_t`); `None` if it is no block device. Any
-    /// context.
+    /// The kernel's number of the block device (C: `dev_t`); `None` if the inode is not a block
+    /// device. Any context.
     pub fn device_number(&self) -> Option<u32> {
         // SAFETY: By the type invariant the path is valid and leads to an inode.
         let number = unsafe { bindings::rnbd_helper_path_rdev(&raw const self.path) };
@@ -102,59 +103,60 @@ impl Found {
 
 impl Drop for Found {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the reference is ours; it is not used again.
+        // SAFETY: By the type invariant the reference is ours. It is not used again.
         unsafe { bindings::path_put(&raw const self.path) };
     }
 }
 
-/// Which file it is, whatever its names are.
+/// The identity of a file, independent of its names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileId {
     /// The number of its file system (C: `st_dev`).
     pub dev: u32,
-    /// Its number there (C: `st_ino`).
+    /// The number of the file in its file system (C: `st_ino`).
     pub ino: u64,
 }
 
-/// What a file system asks of direct IO (`STATX_DIOALIGN`), in bytes.
+/// The alignment that a file system requires for direct IO (`STATX_DIOALIGN`), in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectAlignment {
-    /// Where requests begin and end in the file; 0: the file takes no direct IO.
+    /// The alignment of a request's beginning and end in the file; 0 if the file takes no direct
+    /// IO.
     pub offset: u32,
-    /// Where their memory begins.
+    /// The alignment of a request's memory.
     pub memory: u32,
 }
 
-/// What a file is like.
+/// Attributes of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
-    /// Which file it is.
+    /// The identity of the file.
     pub id: FileId,
-    /// The UUID of its file system; zeroes if the file system has none, or if UUID, number and
-    /// generation do not name a file of it for good.
+    /// The UUID of its file system. Zeroes if the file system has none, or if UUID, number and
+    /// generation do not identify a file for good.
     pub fs_uuid: [u8; 16],
-    /// Tells the file from an earlier one with the same number.
+    /// The generation, which differs from that of an earlier file with the same number.
     pub generation: u32,
     /// Its size in bytes.
     pub size: u64,
     /// The block size of its file system in bytes.
     pub block_size: u32,
-    /// What direct IO needs; `None` if the file system does not say.
+    /// The alignment for direct IO; `None` if the file system does not report one.
     pub alignment: Option<DirectAlignment>,
-    /// Whether the file system has `fallocate`, of whichever kinds.
+    /// Whether the file system has `fallocate`, of any kind.
     pub has_fallocate: bool,
-    /// Whether the file system has `fsync`; a file system that is never written to has none.
+    /// Whether the file system has `fsync`. A file system that cannot be written to has none.
     pub has_fsync: bool,
 }
 
-/// A regular file that is open; closed when dropped.
+/// An open regular file, which is closed when this value is dropped.
 ///
-/// Opening and closing sleep. Closing is done when the drop returns.
+/// Opening and dropping sleep. The file is closed when the drop returns.
 ///
 /// # Invariants
 ///
 /// `file` is a regular file that has `read_iter`, and `write_iter` if it is open for writing. This
-/// object holds a reference, the only one that outlives a call.
+/// object holds the only reference to it that outlives a call.
 pub struct RegularFile {
     file: NonNull<bindings::file>,
     facts: Facts,
@@ -163,7 +165,7 @@ pub struct RegularFile {
 // SAFETY: Files are not tied to a task.
 unsafe impl Send for RegularFile {}
 // SAFETY: Through a shared reference attributes are read and requests submitted, which the file
-// systems allow from anywhere at once.
+// systems allow in any task, also concurrently.
 unsafe impl Sync for RegularFile {}
 
 impl RegularFile {
@@ -173,13 +175,13 @@ impl RegularFile {
     /// Opens the found inode, for direct IO or for IO through the page cache, with the caller's
     /// credentials: those of the kernel in a kernel thread.
     ///
-    /// Process context; sleeps. `ENOTBLK` if it is no regular file, if it is no data but an
-    /// interface of the kernel, if it has no read and write by `kiocb`, or if the kernel ignores
-    /// devices on its file system, as on proc, sysfs and all mounts made in another user namespace.
-    /// `ETXTBSY` if the machine swaps to it, or for writing if it is a program that runs, `EROFS`
-    /// for writing on a file system that is read-only, `EPERM` for writing to a file that is
-    /// immutable, `EOPNOTSUPP` if it takes no direct IO, and others of the file system, of `statx`
-    /// among them.
+    /// Process context; sleeps. `ENOTBLK` if the inode is not a regular file, if it is an interface
+    /// of the kernel rather than data, if it has no read and write by `kiocb`, or if the kernel
+    /// ignores devices on its file system, as on proc, sysfs and all mounts made in another user
+    /// namespace. `ETXTBSY` if the machine swaps to the file, or, for writing, if the file is a
+    /// running program. For writing also `EROFS` on a read-only file system and `EPERM` for an
+    /// immutable file. `EOPNOTSUPP` if the file takes no direct IO. Otherwise errors of the file
+    /// system and of `statx`.
     pub fn open(found: &Found, mode: Mode, direct: bool) -> Result<Self> {
         let write = mode == Mode::ReadWrite;
         // SAFETY: By the type invariant of `Found` the path is valid and leads to an inode.
@@ -187,7 +189,7 @@ impl RegularFile {
             bindings::rnbd_helper_open_regular(&raw const found.path, write, direct)
             //
         };
-        // INVARIANT: The reference came with the file; what it has is checked below.
+        // INVARIANT: The reference came with the file. Its kind and functions are checked below.
         let mut this = Self {
             file: NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?,
             facts: Facts::default(),
@@ -200,7 +202,7 @@ impl RegularFile {
         Ok(this)
     }
 
-    /// What the file was like when it was opened. Any context.
+    /// The attributes of the file when it was opened. Any context.
     pub fn facts(&self) -> &Facts {
         &self.facts
     }
@@ -216,7 +218,7 @@ impl RegularFile {
         self.file.as_ptr()
     }
 
-    /// What the file is like now. Process context; may sleep. Errors are those of `statx`.
+    /// The present attributes of the file. Process context; may sleep. Errors are those of `statx`.
     fn read_facts(&self) -> Result<Facts> {
         let mut raw = bindings::rnbd_file_facts::default();
         // SAFETY: The file is open by the type invariant, `raw` is valid for writes.
@@ -239,11 +241,11 @@ impl RegularFile {
         })
     }
 
-    /// The path of the file as the init process sees it, without links; of a file that was deleted,
-    /// its last one and ` (deleted)`.
+    /// The path of the file as the init process sees it, without links. For a deleted file its last
+    /// path with ` (deleted)` appended.
     ///
     /// Process context. `ENAMETOOLONG` if the buffer is too short; [`Self::PATH_MAX`] bytes are
-    /// enough for nearly all.
+    /// enough for nearly all paths.
     pub fn path<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a CStr> {
         let size = i32::try_from(buffer.len())?;
         // SAFETY: The file is open by the type invariant, the buffer has the size given.
@@ -261,8 +263,8 @@ impl RegularFile {
 
 impl Drop for RegularFile {
     fn drop(&mut self) {
-        // As for a block device: an administrator who has unmapped a file may unmount its file
-        // system.
+        // The file must be closed when this returns, as for a block device: an administrator who
+        // has unmapped a file may want to unmount its file system.
         // SAFETY: The reference is ours by the type invariant and is not used again.
         unsafe { bindings::__fput_sync(self.file.as_ptr()) };
     }

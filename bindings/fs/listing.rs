@@ -15,7 +15,7 @@ use crate::{
     prelude::*, //
 };
 
-/// What a folder has under a name, as far as the folder says.
+/// The kind of an entry of a folder, as the folder reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A folder.
@@ -26,7 +26,7 @@ pub enum Entry {
     File,
     /// A block device.
     BlockDevice,
-    /// Anything else.
+    /// Any other kind.
     Other,
     /// The file system does not say.
     Unknown,
@@ -52,11 +52,11 @@ const MAX_NAMES: c_uint = 1 << 20;
 /// are among them. All links of the path are followed, from the root of the init process.
 ///
 /// Process context; sleeps. `visit` may be called with the folder locked: it must not use the file
-/// system, and not sleep for long. `EFBIG` for a folder of more than a million names, after these;
-/// others are those of the lookup and of the file system.
+/// system, and not sleep for long. `EFBIG` if the folder has more than 2^20 names, after `visit`
+/// was called for 2^20 of them. Otherwise errors of the lookup and of the file system.
 pub fn for_each_name<F: FnMut(&[u8], Entry)>(path: &CStr, mut visit: F) -> Result {
     // SAFETY: The path is a C string. `take::<F>` is called only while the function runs, with the
-    // pointer that is passed here, which nobody else uses meanwhile.
+    // pointer that is passed here. No other code uses `visit` meanwhile.
     to_result(unsafe {
         bindings::rnbd_helper_list_folder(
             path.as_char_ptr(),
@@ -71,7 +71,7 @@ pub fn for_each_name<F: FnMut(&[u8], Entry)>(path: &CStr, mut visit: F) -> Resul
 ///
 /// # Safety
 ///
-/// `visit` must point to an `F` that nobody else uses meanwhile, and `name` to `len` bytes.
+/// `visit` must point to an `F` that no other code uses meanwhile, and `name` to `len` bytes.
 unsafe extern "C" fn take<F: FnMut(&[u8], Entry)>(
     visit: *mut c_void,
     name: *const c_char,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory for requests that is never quite used up. Belongs to [`fs`](super).
+//! Memory for requests, with a reserve. Belongs to [`fs`](super).
 //!
 //! C header: [`include/linux/mempool.h`](srctree/include/linux/mempool.h)
 
@@ -15,22 +15,22 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// `pool` is a pool of pieces of `size` bytes, which is destroyed when this is dropped.
+/// `pool` is a pool of pieces of `size` bytes, which is destroyed when this value is dropped.
 pub(super) struct Pool {
     pool: NonNull<bindings::mempool>,
     size: usize,
 }
 
-// SAFETY: A `mempool` can be used from anywhere at once.
+// SAFETY: A `mempool` can be used in any task, also concurrently.
 unsafe impl Send for Pool {}
 // SAFETY: As above.
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// Makes a pool of pieces for a `T`, which keeps `reserve` of them. Sleeps.
+    /// Makes a pool of pieces for a `T`, with `reserve` pieces in reserve. Sleeps.
     pub(super) fn new<T>(reserve: i32) -> Result<Self> {
         let size = size_of::<T>();
-        // SAFETY: Takes any numbers.
+        // SAFETY: The function takes any numbers.
         let pool = unsafe {
             bindings::rnbd_helper_mempool_create_kmalloc_pool(reserve, size) //
         };
@@ -41,13 +41,13 @@ impl Pool {
         })
     }
 
-    /// Takes a piece with room for a `T`, which is not written yet; `None` without memory, or if
-    /// the pieces are shorter.
+    /// Takes an uninitialised piece with room for a `T`; `None` if there is no memory, or if the
+    /// pieces are shorter.
     ///
-    /// Any context, if `gfp` does not allow to sleep; if it does, memory is waited for.
+    /// Any context if `gfp` does not allow sleeping. If it does, the call waits for memory.
     pub(super) fn take<T>(&self, gfp: bindings::gfp_t) -> Option<NonNull<T>> {
         const {
-            // As `kmalloc` aligns on all machines.
+            // `kmalloc` aligns to 8 bytes on all machines.
             assert!(align_of::<T>() <= 8);
         }
         if size_of::<T>() > self.size {
@@ -71,8 +71,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the pool is ours. All pieces are back: each that is used
-        // has entered the gate of the file that has the pool.
+        // SAFETY: By the type invariant the pool is ours. All pieces are back: each slot in use has
+        // entered the gate of the file with this pool.
         unsafe { bindings::mempool_destroy(self.pool.as_ptr()) };
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of a request to a file, and the work that carries it out. Belongs to [`fs`](super).
+//! The memory of a request to a file, and the work that carries the request out. Belongs to
+//! [`fs`](super).
 
 use core::ptr;
 use kernel::{
@@ -38,12 +39,12 @@ use crate::{
     }, //
 };
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy)]
 pub(super) enum Task {
-    /// Reads into the memory of the completion, or writes it.
+    /// Reads into the memory of the completion, or writes that memory to the file.
     Transfer {
-        /// Whether it writes.
+        /// Whether the request is a write.
         write: bool,
         /// Flags of the `kiocb` besides those of the file.
         flags: i32,
@@ -54,40 +55,40 @@ pub(super) enum Task {
     Flush,
     /// Changes bytes without data.
     Range {
-        /// How.
+        /// The kind of change.
         op: RangeOp,
         /// The length in bytes.
         len: u32,
     },
 }
 
-/// How many pieces of memory a slot has room for. Nearly all requests have one.
+/// The number of pieces of memory for which a slot has room. Nearly all requests have one piece.
 const VECS: usize = 8;
 
 /// A request to a file.
 ///
 /// # Invariants
 ///
-/// - From [`Slot::submit`] on the slot belongs to its work. The work, when it has called the file
-///   system, and the end of the `kiocb` have one count of `users` each. The last count to be given
-///   back owns the slot: it finishes the request, which frees the slot, or queues the work for the
-///   rest of a write.
-/// - While `users` is not 0, nobody writes to `vecs`, `more` and `done`, and `kiocb` is the file
-///   system's.
+/// - From [`Slot::submit`] on the slot belongs to its work. For an asynchronous call of the file
+///   system, the work and the end of the `kiocb` have one count of `users` each. The holder of the
+///   last count owns the slot: that holder finishes the request, which frees the slot, or queues
+///   the work for the rest of a write.
+/// - While `users` is not 0, `vecs`, `more` and `done` are not written to, and `kiocb` belongs to
+///   the file system.
 pub(super) struct Slot<C: Completion> {
     kiocb: Opaque<bindings::kiocb>,
     work: Opaque<bindings::work_struct>,
     users: Atomic<u32>,
-    /// What the end of the `kiocb` says.
+    /// The result with which the `kiocb` has ended.
     ended: Atomic<i64>,
     task: Task,
     /// The first byte in the file.
     position: i64,
-    /// How many bytes of a direct write are done.
+    /// The number of bytes of a direct write that are done.
     done: usize,
     priority: u16,
     vecs: [bindings::bio_vec; VECS],
-    /// In place of `vecs` if they are too few.
+    /// Used in place of `vecs` if the memory has more pieces.
     more: Option<KVec<bindings::bio_vec>>,
     completion: C,
     // Keeps the file open, and with it the pool that the slot is a part of.
@@ -95,7 +96,7 @@ pub(super) struct Slot<C: Completion> {
 }
 
 impl<C: Completion> Slot<C> {
-    /// The requests that can be made however little memory is left.
+    /// The number of requests that can be made even if no memory is left.
     const RESERVE: i32 = 4;
 
     /// Makes the pool for the slots of a file. Sleeps.
@@ -103,10 +104,11 @@ impl<C: Completion> Slot<C> {
         Pool::new::<Self>(Self::RESERVE)
     }
 
-    /// Has a request carried out; its completion comes back if there is no memory for it, which
-    /// does not happen with [`Wait::Allowed`]. Any context, but that sleeps.
+    /// Submits a request. If there is no memory, the completion is returned; this does not happen
+    /// with [`Wait::Allowed`], which sleeps. Any context with [`Wait::Never`].
     ///
-    /// The range of the request, at `position`, lies within the file and is one of whole blocks.
+    /// The range of the request, which begins at `position`, must be within the file and consist of
+    /// whole blocks.
     pub(super) fn submit(
         entered: Entered<Target>,
         task: Task,
@@ -151,7 +153,7 @@ impl<C: Completion> Slot<C> {
         Ok(())
     }
 
-    /// Queues the work of a slot, to which the slot belongs from now on. Any context.
+    /// Queues the work of a slot. The slot belongs to the work from then on. Any context.
     ///
     /// # Safety
     ///
@@ -159,7 +161,7 @@ impl<C: Completion> Slot<C> {
     unsafe fn queue(slot: *mut Self) {
         let any_cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int;
         // SAFETY: By the safety requirement. The queue and the pool stay until the work has run, as
-        // the slot has entered the target that has them.
+        // the slot has entered their target.
         unsafe {
             let target: &Target = &(*slot).entered;
             let queue = target.queue.as_ptr();
@@ -204,12 +206,12 @@ impl<C: Completion> Slot<C> {
                 }
             }
             Task::Flush => target.sync(),
-            // The request may have waited for its turn.
+            // The request may have waited for its turn, so the file may be shorter now.
             Task::Range { op, len } => target
                 .still_has(position, len as usize)
                 .and_then(|()| target.change(op, position, len)),
         };
-        // SAFETY: The file system does not have the slot, so that nobody else uses it.
+        // SAFETY: The file system does not have the slot, so no other task uses it.
         unsafe { Self::finish(slot, result) };
     }
 
@@ -225,7 +227,7 @@ impl<C: Completion> Slot<C> {
         // SAFETY: As above; the memory stays until the completion is dropped.
         let vectors = unsafe { Self::vectors(slot) };
         let vectors = vectors.and_then(|vectors| {
-            // The request may have waited for its turn.
+            // The request may have waited for its turn, so the file may be shorter now.
             target.still_has(position, vectors.1)?;
             Ok(vectors)
         });
@@ -250,13 +252,13 @@ impl<C: Completion> Slot<C> {
         Some(unsafe { Self::call_sync(slot, vecs, len, write) })
     }
 
-    /// Reads or writes past the page cache; the end of the `kiocb` finishes the request.
+    /// Reads or writes by direct IO; the end of the `kiocb` finishes the request.
     ///
     /// # Safety
     ///
     /// As [`Self::transfer`]. The slot is not used any more by the caller.
     unsafe fn call_async(slot: *mut Self, vecs: Vectors, len: usize, write: bool) {
-        // SAFETY: The slot is ours; after the call there is the count of this function.
+        // SAFETY: The slot is ours until the call; after the call this function still has a count.
         let ended = unsafe {
             let kiocb = (*slot).kiocb.get();
             (*slot).users.store(2, ordering::Relaxed);
@@ -267,17 +269,18 @@ impl<C: Completion> Slot<C> {
             bindings::rnbd_helper_call_iter(kiocb, vecs.first, vecs.count, len, done, write)
         };
         if ended != -(bindings::EIOCBQUEUED as isize) {
-            // The file system has ended it without calling the function for that.
-            // SAFETY: The count of the end, which nobody else gives back.
+            // The file system has ended the `kiocb` without calling `ki_complete`.
+            // SAFETY: The count for the end is given back here, as the file system does not do it.
             unsafe { Self::end((*slot).kiocb.get(), ended as kernel::ffi::c_long) };
         }
-        // The file system may have used the file until now, as ext4 does for the time of access,
-        // although the `kiocb` has ended.
-        // SAFETY: The count of this function.
+        // The count of this function is given back only now: although the `kiocb` has ended, the
+        // file system may have used the file until the call returned, as ext4 does for the time of
+        // access.
+        // SAFETY: This function has a count, and does not use the slot any more.
         unsafe { Self::leave(slot) };
     }
 
-    /// Reads or writes through the page cache, all of it or up to an error.
+    /// Reads or writes through the page cache, until all is done or an error occurs.
     ///
     /// # Safety
     ///
@@ -285,8 +288,8 @@ impl<C: Completion> Slot<C> {
     unsafe fn call_sync(slot: *mut Self, vecs: Vectors, len: usize, write: bool) -> Result {
         let mut done = 0;
         while done < len {
-            // SAFETY: The slot is ours. A `kiocb` without a function for its end is not used any
-            // more when the call returns.
+            // SAFETY: The slot is ours. A `kiocb` without `ki_complete` is not used any more when
+            // the call returns.
             let result = unsafe {
                 let kiocb = (*slot).kiocb.get();
                 // Positions are far below 2^63.
@@ -301,7 +304,7 @@ impl<C: Completion> Slot<C> {
                 result
             };
             match usize::try_from(result) {
-                // The end of the file, which has become shorter.
+                // This is the end of the file: the file has become shorter.
                 Ok(0) => return Err(EIO),
                 Ok(more) => done += more,
                 Err(_) => return Err(error_of(result as i64)),
@@ -310,7 +313,7 @@ impl<C: Completion> Slot<C> {
         Ok(())
     }
 
-    /// Says where the memory of the completion is.
+    /// Lists the pieces of the completion's memory; also returns the length of the memory.
     ///
     /// # Safety
     ///
@@ -321,12 +324,12 @@ impl<C: Completion> Slot<C> {
         let len = memory.len();
         let mut count = 0;
         memory.for_each_segment(|_| count += 1);
-        // SAFETY: The slot is ours, and nobody else has a reference to this.
+        // SAFETY: The slot is ours, and there are no other references to these fields.
         let (vecs, more) = unsafe { (&mut (*slot).vecs, &mut (*slot).more) };
         let vecs = if count <= VECS {
             &mut vecs[..count]
         } else {
-            // Memory is waited for, as file systems themselves wait for theirs here.
+            // Waiting for memory is fine, as the file systems wait for memory here, too.
             let longer = KVec::from_elem(bindings::bio_vec::default(), count, GFP_KERNEL)?;
             &mut more.insert(longer)[..]
         };
@@ -349,7 +352,8 @@ impl<C: Completion> Slot<C> {
     ///
     /// # Safety
     ///
-    /// `kiocb` is that of a slot, and not used any more; there is a count of `users` for it.
+    /// `kiocb` is that of a slot, and is not used any more. The caller has the count of `users` for
+    /// the end.
     unsafe extern "C" fn end(kiocb: *mut bindings::kiocb, ended: kernel::ffi::c_long) {
         let kiocb: *mut Opaque<bindings::kiocb> = kiocb.cast();
         // SAFETY: By the safety requirement.
@@ -364,8 +368,8 @@ impl<C: Completion> Slot<C> {
         }
     }
 
-    /// Gives a count of `users` back. With the last count the request is finished, or the rest of a
-    /// write goes on. Any context.
+    /// Gives a count of `users` back. The last count finishes the request, or queues the work for
+    /// the rest of a write. Any context.
     ///
     /// # Safety
     ///
@@ -384,14 +388,16 @@ impl<C: Completion> Slot<C> {
         let result = match usize::try_from(ended) {
             Ok(more) if done + more == len => Ok(()),
             Ok(more @ 1..) if matches!(task, Task::Transfer { write: true, .. }) => {
-                // The file system says only of the rest why it wrote less: it is full, for example.
+                // The file system wrote less. Only a write of the rest tells why, for example that
+                // the file system is full.
                 // SAFETY: The slot is ours, and its work has been taken from the queue.
                 return unsafe {
                     (*slot).done = done + more;
                     Self::queue(slot);
                 };
             }
-            // Less was read: the file has become shorter, and there is old memory behind its end.
+            // Less was read: the file has become shorter, and the rest of the memory still has old
+            // content.
             Ok(_) => Err(EIO),
             Err(_) => Err(error_of(ended)),
         };
@@ -399,14 +405,14 @@ impl<C: Completion> Slot<C> {
         unsafe { Self::finish(slot, result) };
     }
 
-    /// Frees the slot and says how the request ended. Any context.
+    /// Frees the slot and passes the result to the completion. Any context.
     ///
     /// # Safety
     ///
     /// The slot is the caller's, and the caller does not use the slot any more.
     unsafe fn finish(slot: *mut Self, result: Result) {
-        // SAFETY: By the safety requirement the slot is valid. Nothing else of it needs to be
-        // dropped, and it is not read again.
+        // SAFETY: By the safety requirement the slot is valid. Its other fields need no drop, and
+        // the slot is not read again.
         let (more, completion, entered) = unsafe {
             (
                 ptr::read(&raw const (*slot).more),
@@ -415,23 +421,23 @@ impl<C: Completion> Slot<C> {
             )
         };
         drop(more);
-        // SAFETY: The memory is of this pool, and nothing in it is used any more.
+        // SAFETY: The memory comes from this pool, and is not used any more.
         unsafe { entered.slots.put(slot) };
         completion.done(result);
-        // Only now can the file, the pool and, in the end, the module go; that waits for this
-        // function to return, see `module::Returned`.
+        // Only from here on can the file and the pool be freed, and finally the module be unloaded.
+        // Unloading waits until this function has returned, see `module::Returned`.
         drop(entered);
     }
 }
 
-/// Where the pieces of memory are listed.
+/// A list of pieces of memory.
 #[derive(Clone, Copy)]
 struct Vectors {
     first: *const bindings::bio_vec,
     count: usize,
 }
 
-/// A piece of memory as C has it.
+/// Converts a piece of memory to the C structure.
 fn vector(segment: &Segment) -> bindings::bio_vec {
     bindings::bio_vec {
         bv_page: segment.page.as_ptr(),
@@ -440,8 +446,8 @@ fn vector(segment: &Segment) -> bindings::bio_vec {
     }
 }
 
-/// The error that a negative result stands for. `EIO` for numbers that no user may see, such as
-/// those by which a signal restarts a call.
+/// The error of a negative result. `EIO` for numbers that must not reach a user, such as
+/// `ERESTARTSYS`.
 fn error_of(result: i64) -> Error {
     match i32::try_from(result) {
         Ok(number @ -511..=-1) => Error::from_errno(number),

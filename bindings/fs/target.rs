@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an open file is to its requests. Belongs to [`fs`](super).
+//! The state of an open file that its requests use. Belongs to [`fs`](super).
 
 use kernel::error::to_result;
 
@@ -37,27 +37,27 @@ pub enum Backing {
     Block(BlockDevice),
 }
 
-/// What the gate of an open file guards.
+/// The value behind the gate of an open file.
 pub(super) struct Target {
-    // Dropped in this order: work that has let the file be closed returns; then nothing needs the
-    // slots and the file any more.
+    // The order in which these fields are dropped: destroying the queue waits for work that has
+    // left the gate but not returned. After that the slots and the file are not used any more.
     pub(super) queue: RawQueue,
     pub(super) slots: Pool,
     pub(super) backing: Backing,
     direct: bool,
-    /// In bytes, a power of two.
+    /// The logical block size in bytes, a power of two.
     pub(super) logical_block_size: u32,
-    /// How many sectors of 512 bytes requests may reach.
+    /// The end of the range that requests may reach, in sectors of 512 bytes.
     nr_sectors: Atomic<u64>,
 }
 
 impl Target {
-    /// How many requests of a file are carried out at the same time on each CPU, which is how many
-    /// threads a file system that hangs can take.
+    /// The number of requests of a file that are carried out concurrently on each CPU. A file
+    /// system that hangs can block as many threads.
     const AT_ONCE: i32 = 64;
 
-    /// Makes it ready for requests, which are made in `slots`. Sleeps. `EINVAL` if
-    /// `logical_block_size` is no power of two, or less than 512.
+    /// Makes a target whose requests are made in `slots`. Sleeps. `EINVAL` if `logical_block_size`
+    /// is not a power of two, or is less than 512.
     pub(super) fn new(
         backing: Backing,
         direct: bool,
@@ -68,9 +68,9 @@ impl Target {
             return Err(EINVAL);
         }
         let this = Self {
-            // Not one of memory reclaim: file systems wait here for work on queues that are not, as
-            // ext4 for its discards and XFS for its flushes when they are full, which the kernel
-            // warns of (C: `check_flush_dependency`).
+            // The queue must not have `WQ_MEM_RECLAIM`: file systems wait in its work for work on
+            // queues without that flag, of which the kernel warns (C: `check_flush_dependency`).
+            // For example ext4 waits for its discards, and XFS for its flushes when it is full.
             queue: RawQueue::new(c"rnbd_file", QueueFlags::PER_CPU, Self::AT_ONCE)?,
             slots,
             backing,
@@ -95,7 +95,7 @@ impl Target {
         self.direct
     }
 
-    /// How many sectors of 512 bytes the whole logical blocks have that are there at present.
+    /// The present size, rounded down to whole logical blocks, in sectors of 512 bytes.
     fn present_sectors(&self) -> u64 {
         let bytes = match &self.backing {
             Backing::Regular(file) => file.size(),
@@ -104,19 +104,19 @@ impl Target {
         (bytes & !u64::from(self.logical_block_size - 1)) / u64::from(SECTOR_SIZE)
     }
 
-    /// Has requests reach as far as the file does now, and says how far that is, in sectors.
+    /// Lets requests reach up to the present end of the file, and returns that end in sectors.
     pub(super) fn update_size(&self) -> u64 {
         let sectors = self.present_sectors();
         self.nr_sectors.store(sectors, ordering::Relaxed);
         sectors
     }
 
-    /// Whether a request may reach this range, and where it begins in the file. `EINVAL` and `EIO`
-    /// as [`check_range`].
+    /// Checks that a request may reach this range, and returns the offset of the range in the file,
+    /// in bytes. `EINVAL` and `EIO` as of [`check_range`].
     pub(super) fn position(&self, sector: u64, len: usize) -> Result<i64> {
         let len = u32::try_from(len)?;
-        // A write does not make a file longer that has become shorter, unless that happens after
-        // `still_has`.
+        // The present size counts as well: a write must not extend a file that has become shorter.
+        // If the file becomes shorter after `still_has`, a write can extend it all the same.
         let told = self.nr_sectors.load(ordering::Relaxed);
         let end = told.min(self.present_sectors());
         check_range(self.logical_block_size, end, sector, len)?;
@@ -134,8 +134,8 @@ impl Target {
         Ok(())
     }
 
-    /// Makes what was written durable, with what is needed to read it again (C: `fdatasync`).
-    /// Sleeps.
+    /// Makes all written data durable, with the metadata that is needed to read it again (C:
+    /// `fdatasync`). Sleeps.
     pub(super) fn sync(&self) -> Result {
         if matches!(&self.backing, Backing::Regular(file) if !file.facts().has_fsync) {
             return Ok(());
@@ -148,14 +148,14 @@ impl Target {
     pub(super) fn change(&self, op: RangeOp, position: i64, len: u32) -> Result {
         if let (Backing::Block(device), RangeOp::WriteZeroes { .. }) = (&self.backing, op) {
             if device.limits().max_write_zeroes_sectors == 0 {
-                // The kernel would write pages of zeroes for as long as it takes, and lock out all
-                // other users of the device.
+                // The kernel would write pages of zeroes, however long that takes, and lock out all
+                // other users of the device meanwhile.
                 return Err(EOPNOTSUPP);
             }
         }
         let fallocate = |mode: u32| {
             let mode = (mode | bindings::RNBD_FALLOC_KEEP_SIZE) as c_int;
-            // SAFETY: The file is open; the function checks that it is for writing.
+            // SAFETY: The file is open. The function checks that the file is open for writing.
             to_result(unsafe {
                 bindings::vfs_fallocate(self.as_file(), mode, position, i64::from(len))
             })
@@ -169,7 +169,7 @@ impl Target {
         match op {
             RangeOp::Discard => punch_hole(),
             RangeOp::WriteZeroes { no_unmap: false } => or_else(punch_hole(), &zero_range),
-            // File systems such as tmpfs can only do it in two steps.
+            // File systems such as tmpfs need two steps for this.
             RangeOp::WriteZeroes { no_unmap: true } => {
                 or_else(zero_range(), &|| punch_hole().and_then(|()| fallocate(0)))
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Pages of memory for data that a device reads or writes, and that is copied in and out here.
+//! Pages for data that a device reads or writes. The bytes are copied in and out here.
 //!
 //! Would extend: `rust/kernel/page.rs`, whose accesses are unsafe.
 
@@ -15,7 +15,7 @@ use kernel::page::{
 
 /// Owned, initially zeroed pages, which need not lie side by side in memory.
 ///
-/// What is in them may be written by a device, so it is only copied in and out.
+/// A device may write to the pages, so their bytes are only copied in and out.
 ///
 /// # Invariants
 ///
@@ -41,10 +41,10 @@ impl PageBuffer {
         Ok(Self { pages })
     }
 
-    /// The bytes that there is room for: those of all pages.
+    /// The number of bytes that fit: those of all pages.
     #[inline]
     pub fn capacity(&self) -> usize {
-        // The pages are in memory, so this is no more than `usize` can have.
+        // The pages are in memory, so the product fits into a `usize`.
         self.pages.len() * PAGE_SIZE
     }
 
@@ -54,7 +54,7 @@ impl PageBuffer {
         self.pages[0].as_ptr()
     }
 
-    /// The pages that the first `len` bytes lie in, each with the number of these bytes in it.
+    /// The pages of the first `len` bytes, each with the number of these bytes in it.
     pub(crate) fn pages(
         &self,
         len: usize,
@@ -67,8 +67,8 @@ impl PageBuffer {
     /// Copies `bytes` to `offset`. `EINVAL` if they do not fit.
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> Result {
         self.for_each_piece(offset, bytes.len(), |page, offset, at, len| {
-            // SAFETY: The source is `len` bytes of `bytes`. The page is only ours: no device uses
-            // it, as a table that is mapped does not give its buffer out of its hands.
+            // SAFETY: The source is `len` bytes of `bytes`. The page is exclusively ours: no device
+            // uses it, as a mapped table does not return its buffer.
             unsafe { page.write_raw(bytes[at..][..len].as_ptr(), offset, len) }
         })
     }
@@ -76,14 +76,16 @@ impl PageBuffer {
     /// Copies the bytes at `offset` to `bytes`. `EINVAL` if there are not as many.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result {
         self.for_each_piece(offset, bytes.len(), |page, offset, at, len| {
-            // SAFETY: The destination is `len` bytes of `bytes`. Nobody writes to the page: others
-            // with a reference only read, and for devices see `write()`.
+            // SAFETY: The destination is `len` bytes of `bytes`. The page is not written to: other
+            // holders of a shared reference only read, and no device uses the page, as in
+            // `write()`.
             unsafe { page.read_raw(bytes[at..][..len].as_mut_ptr(), offset, len) }
         })
     }
 
-    /// Calls `run` for each piece of the `len` bytes at `offset`, with its page, where in the page
-    /// it begins, where in the `len` bytes, and its length. `EINVAL` if there are not as many.
+    /// Calls `run` for each piece of the `len` bytes at `offset`, with the page, the offset of the
+    /// piece in the page, its offset in the `len` bytes, and its length. `EINVAL` if the buffer
+    /// does not have all of these bytes.
     fn for_each_piece(
         &self,
         offset: usize,

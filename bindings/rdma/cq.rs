@@ -134,8 +134,8 @@ impl CompletionQueue {
     /// As [`Self::new()`], but for one queue pair. The handler of that queue pair runs on `queue`,
     /// and is told when a burst of completions begins and ends.
     ///
-    /// The RDMA core does not moderate the events of this queue, as it may do for other queues.
-    /// Sleeps. `ESHUTDOWN` if the workqueue is being destroyed.
+    /// The device's own moderation of completion events is not used for this queue, as it may be
+    /// for other queues. Sleeps. `ESHUTDOWN` if the workqueue is being destroyed.
     pub fn in_bursts(
         device: &Device,
         owner: &'static CStr,

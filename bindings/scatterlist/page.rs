@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is in a page to send from, as the memory of a request.
+//! Tables that describe a page to send from.
 
 use super::{
     Hold,
@@ -15,9 +15,9 @@ use crate::{
 use kernel::sync::Arc;
 
 impl ScatterTable {
-    /// Describes the first `len` bytes of page `index` of `pages`, only to be sent, which this one
-    /// keeps until it is emptied or filled anew, also when a request has ended. To describe the
-    /// same page again takes only a few instructions. Any context.
+    /// Fills the table with the first `len` bytes of page `index` of `pages`, only to be sent. The
+    /// table keeps the page until the table is emptied or filled anew, also when a request has
+    /// ended. Filling it with the same page again takes only a few instructions. Any context.
     ///
     /// `EINVAL` if there is no such page, or if `len` is 0 or more than [`SendPages::SIZE`];
     /// `EBUSY` if the table is mapped.
@@ -33,28 +33,28 @@ impl ScatterTable {
         if !self.has_page(pages, index) {
             self.set_other_page(pages, index)?;
         }
-        // INVARIANT: The only entry in use is that of the page, which has as many bytes.
+        // INVARIANT: The only entry in use is that of the page, which has at least `len` bytes.
         self.entries.first_mut().ok_or(EINVAL)?.length = len;
         self.bytes = bytes;
         Ok(())
     }
 
-    /// As [`Self::set_page()`], of another page than before, or of one for the first time: all
-    /// of it.
+    /// Fills the table with all of a page that it does not describe yet; otherwise as
+    /// [`Self::set_page()`].
     #[cold]
     #[inline(never)]
     fn set_other_page(&mut self, pages: &Arc<SendPages>, index: usize) -> Result {
         let page = pages.page(index).ok_or(EINVAL)?;
         let entries = self.as_mut_ptr().ok_or(EBUSY)?;
         let len = SendPages::SIZE as u32;
-        // SAFETY: There is at least one entry, and nobody else uses them. The page is valid, and
-        // that long.
+        // SAFETY: There is at least one entry, and the exclusive reference keeps other users away.
+        // The page is valid, and has `len` bytes.
         unsafe {
             bindings::sg_init_table(entries, 1);
             bindings::rnbd_helper_sg_set_page(entries, page.as_ptr(), len, 0);
         }
-        // INVARIANT: The entry names the page, which is kept, and is only to be read. It is marked
-        // as the last one.
+        // INVARIANT: The entry names the page, which the table keeps, and which must only be read.
+        // The entry is marked as the end.
         self.used = 1;
         self.permitted = Direction::ToDevice;
         self.bytes = SendPages::SIZE;
@@ -77,11 +77,11 @@ impl ScatterTable {
         }
     }
 
-    /// How many bytes of page `index` of `pages` the table describes, from its beginning: at least
-    /// one, and at most the page. Nothing if it describes something else.
+    /// The number of bytes that the table describes of page `index` of `pages`, from the beginning
+    /// of the page: 1 to the size of the page. `None` if the table describes other memory.
     #[inline]
     pub(crate) fn len_in_page(&self, pages: &Arc<SendPages>, index: usize) -> Option<u32> {
-        // By the type invariant it is the only entry, so this is a `u32`.
+        // By the type invariant there is only one entry, so the length fits into a `u32`.
         self.has_page(pages, index).then_some(self.bytes as u32)
     }
 }

@@ -3,10 +3,10 @@
 //! Memory that several requests send at the same time: one piece of data for several peers.
 //!
 //! A [`SharedTable`] names the memory. The tables of the requests get copies of its entries
-//! ([`set_shared()`](super::ScatterTable::set_shared)). The first of them that is mapped for a
-//! device maps the memory, and the others use that mapping, whichever queue pair or protection
-//! domain they are of: a mapping is the device's. The memory goes back to its owner with the last
-//! hold.
+//! ([`set_shared()`](super::ScatterTable::set_shared)). When the first of these tables is mapped
+//! for a device, the memory is mapped. Further tables use that mapping for all queue pairs and
+//! protection domains of the device, as a mapping belongs to the device. The owner gets the memory
+//! back when the last hold is dropped.
 //!
 //! ```text
 //!  free ──fill()──▶ filled: a Sharing, a hold of each table ──last of these goes──▶ free
@@ -38,13 +38,14 @@ use core::{
 };
 use kernel::sync::Arc;
 
-/// What a shared table is made of: a [`ScatterTable`](super::ScatterTable).
+/// The table in a shared table: a [`ScatterTable`](super::ScatterTable).
 ///
 /// # Safety
 ///
-/// What [`Self::to_send()`] returns stays as it is, with its pages, until the table is changed.
+/// The entries that [`Self::to_send()`] returns, and their pages, stay the same until the table is
+/// changed.
 pub unsafe trait Source: Send + Sync + 'static {
-    /// The entries in use and their number; nothing if they may not be read by a device.
+    /// The entries in use and their number; `None` if a device must not read their pages.
     #[doc(hidden)]
     fn to_send(&self) -> Option<(*mut bindings::scatterlist, u32)>;
 
@@ -52,7 +53,7 @@ pub unsafe trait Source: Send + Sync + 'static {
     #[doc(hidden)]
     fn num_bytes(&self) -> usize;
 
-    /// Empties it. Any context.
+    /// Empties the table. Any context.
     #[doc(hidden)]
     fn empty(&mut self);
 }
@@ -60,25 +61,26 @@ pub unsafe trait Source: Send + Sync + 'static {
 /// In [`Inner::holders`]: the table is being filled or emptied.
 const BUSY: u32 = u32::MAX;
 
-/// Memory for several requests at a time, only to be sent. Filled many times, allocated once.
+/// Memory that several requests send at the same time. Allocated once, filled many times.
 pub struct SharedTable<T: Source>(Arc<Inner<T>>);
 
-/// The right to hand out memory that a [`SharedTable`] was filled with. As long as there is this,
-/// no mapping is undone, so that each device has one.
+/// The right to hand out the memory of a [`SharedTable`]. As long as this value exists no mapping
+/// is undone, so the memory is mapped once for each device.
 pub struct Sharing<T: Source>(SharedHold<T>);
 
-/// Keeps what a [`SharedTable`] was filled with. May be dropped in any context; the last one gives
-/// the memory back, which may end a block request.
+/// Keeps the memory of a [`SharedTable`]. May be dropped in any context. Dropping the last hold
+/// gives the memory back, which may end a block request.
 ///
 /// # Invariants
 ///
-/// It counts in `holders`.
+/// The hold counts in `holders`.
 pub(super) struct SharedHold<T: Source>(Arc<Inner<T>>);
 
 /// # Invariants
 ///
-/// - `holders` is the number of [`SharedHold`]s, or [`BUSY`] while a caller changes `table`, which
-///   only the caller that wrote [`BUSY`] does. So with a hold it does not change.
+/// - `holders` is the number of [`SharedHold`]s, or [`BUSY`] while a caller changes `table`. Only
+///   the caller that wrote [`BUSY`] changes `table`. So the table does not change while there is a
+///   hold.
 /// - While `holders` is 0 the table is empty, and no mapping has a device.
 #[pin_data]
 struct Inner<T> {
@@ -90,9 +92,9 @@ struct Inner<T> {
 
 struct Mappings {
     of_devices: KVec<DeviceMapping>,
-    /// There is a [`Sharing`].
+    /// Whether there is a [`Sharing`].
     is_sharing: bool,
-    /// The mappings that were ever made.
+    /// The number of mappings that were ever made.
     made: u64,
 }
 
@@ -100,9 +102,10 @@ struct Mappings {
 ///
 /// # Invariants
 ///
-/// - If there is a `device`, the entries in use, as many as in the shared table, have its pages,
-///   and are mapped for it as `entries` DMA entries.
-/// - `users` is the number of tables that have these DMA entries and may not be unmapped yet.
+/// - If there is a `device`, the first entries of `list`, as many as the shared table has in use,
+///   name the pages of the shared table, and are mapped for the device as `entries` DMA entries.
+/// - `users` is the number of tables that have got these DMA entries from [`SharedHold::map()`] and
+///   have not given them back by [`SharedHold::unmap()`].
 struct DeviceMapping {
     list: KVec<bindings::scatterlist>,
     device: Option<DeviceHandle>,
@@ -110,15 +113,16 @@ struct DeviceMapping {
     users: u32,
 }
 
-// SAFETY: The table is `Send` and `Sync`, and changes as the type invariant says.
+// SAFETY: The table is `Send` and `Sync`. By the type invariant it is changed by one caller at a
+// time, and not while there is a hold.
 unsafe impl<T: Source> Send for Inner<T> {}
 
 // SAFETY: As above.
 unsafe impl<T: Source> Sync for Inner<T> {}
 
 impl<T: Source> SharedTable<T> {
-    /// Makes a shared table of an empty one for up to `max_segments` segments, that is mapped for
-    /// up to `max_devices` devices at a time. Sleeps.
+    /// Makes a shared table of `table`, which is empty and has room for `max_segments` segments.
+    /// The memory is mapped for up to `max_devices` devices at a time. Sleeps.
     pub(super) fn of(table: T, max_segments: u32, max_devices: usize) -> Result<Self> {
         let mut of_devices = KVec::with_capacity(max_devices, GFP_KERNEL)?;
         for _ in 0..max_devices {
@@ -149,14 +153,14 @@ impl<T: Source> SharedTable<T> {
 
     /// Fills the table by `fill`. Any context in which `fill` may be called.
     ///
-    /// `EBUSY` if a request has not let go of what it was filled with last; `EINVAL` if the memory
-    /// is not to be sent, or if there is none; the errors of `fill`.
+    /// `EBUSY` if a request still holds the last memory of the table, `EINVAL` if there is no
+    /// memory or if it must not be sent, and the errors of `fill`.
     pub fn fill(&self, fill: impl FnOnce(&mut T) -> Result) -> Result<Sharing<T>> {
         let holders = &self.0.holders;
         if holders.cmpxchg(0, BUSY, ordering::Acquire).is_err() {
             return Err(EBUSY);
         }
-        // SAFETY: By the type invariant nobody else uses the table now.
+        // SAFETY: By the type invariant only this caller uses the table while `holders` is `BUSY`.
         let table = unsafe { &mut *self.0.table.get() };
         let filled = fill(table).and_then(|()| match table.to_send() {
             Some((_, used)) if used != 0 => Ok(()),
@@ -164,12 +168,12 @@ impl<T: Source> SharedTable<T> {
         });
         if let Err(error) = filled {
             table.empty();
-            // INVARIANT: It is empty, and nothing was mapped.
+            // INVARIANT: The table is empty, and nothing was mapped.
             holders.store(0, ordering::Release);
             return Err(error);
         }
         self.0.mappings.lock().is_sharing = true;
-        // INVARIANT: The one that is made now.
+        // INVARIANT: The only hold is the one that is made now.
         holders.store(1, ordering::Release);
         Ok(Sharing(SharedHold(self.0.clone())))
     }
@@ -181,10 +185,10 @@ impl<T: Source> SharedTable<T> {
 }
 
 impl<T: Source> Sharing<T> {
-    /// One more hold.
+    /// Makes a further hold.
     pub(super) fn hold(&self) -> SharedHold<T> {
-        // INVARIANT: It is counted here. There is this object's, so the number is neither 0 nor
-        // `BUSY`.
+        // INVARIANT: The hold is counted here. This object has a hold, so the number is neither 0
+        // nor `BUSY`.
         self.0 .0.holders.add(1, ordering::Relaxed);
         SharedHold(self.0 .0.clone())
     }
@@ -209,13 +213,15 @@ impl<T: Source> Drop for Sharing<T> {
 impl<T: Source> SharedHold<T> {
     /// The table, which does not change.
     fn table(&self) -> &T {
-        // SAFETY: By the type invariants there are holds as long as the borrow lasts.
+        // SAFETY: By the type invariants this hold counts as long as it is borrowed, so the table
+        // does not change.
         unsafe { &*self.0.table.get() }
     }
 
-    /// Has the memory mapped for `device`, and writes its entries, with their DMA addresses, to
-    /// `out`; returns the number of DMA entries. Nothing if the caller is to map the memory itself.
-    /// Each call that returns a number is followed by one of [`Self::unmap()`]. Any context.
+    /// Maps the memory for `device`, if it is not mapped yet, and writes the entries with their DMA
+    /// addresses to `out`. Returns the number of DMA entries; `None` if the caller must map the
+    /// memory itself. Each call that returns a number must be followed by one call of
+    /// [`Self::unmap()`]. Any context.
     pub(super) fn map(
         &self,
         device: &Device,
@@ -232,11 +238,11 @@ impl<T: Source> SharedHold<T> {
             return Ok(None);
         };
         if known.is_none() {
-            // A device that is going away is not held up.
+            // The device is being removed; no mapping may delay that.
             let Ok(handle) = device.handle() else {
                 return Ok(None);
             };
-            // SAFETY: The shared table has that many entries, with pages that stay with the hold.
+            // SAFETY: The shared table has `used` entries, and the hold keeps their pages.
             unsafe { mapping.map(handle, list, used) }?;
             *made += 1;
         }
@@ -250,13 +256,13 @@ impl<T: Source> SharedHold<T> {
         Ok(Some(mapping.entries))
     }
 
-    /// A table to which [`Self::map()`] gave the entries of `device` does not use them any more,
-    /// nor does the device because of that table. Any context.
+    /// Gives back the entries of `device` that [`Self::map()`] gave to a table. The device must not
+    /// use them for that table any more. Any context.
     pub(super) fn unmap(&self, device: &Device) {
         self.0.end_unused(|mappings| {
             let mut all = mappings.of_devices.iter_mut();
             if let Some(mapping) = all.find(|one| one.is_for(device)) {
-                // INVARIANT: One table fewer.
+                // INVARIANT: One table has given its entries back.
                 mapping.users -= 1;
             }
         });
@@ -264,7 +270,8 @@ impl<T: Source> SharedHold<T> {
 }
 
 impl<T: Source> Inner<T> {
-    /// Changes the mappings, and undoes those that nothing needs then.
+    /// Changes the mappings by `change`, and then undoes the mappings without users, unless there
+    /// is a `Sharing`.
     fn end_unused(&self, change: impl FnOnce(&mut Mappings)) {
         let mut mappings = self.mappings.lock();
         change(&mut mappings);
@@ -287,7 +294,7 @@ impl<T: Source> Drop for SharedHold<T> {
         let holders = &self.0.holders;
         let mut count = holders.load(ordering::Relaxed);
         loop {
-            // The last one empties the table, before anybody can fill it.
+            // The last hold empties the table, before the table can be filled again.
             let next = if count == 1 { BUSY } else { count - 1 };
             match holders.cmpxchg(count, next, ordering::Full) {
                 Ok(_) if next != BUSY => return,
@@ -295,11 +302,11 @@ impl<T: Source> Drop for SharedHold<T> {
                 Err(now) => count = now,
             }
         }
-        // No mapping is left: the `Sharing` is gone, as its own hold is, and a table that has
-        // entries of a mapping keeps its hold.
-        // SAFETY: By the type invariant nobody else uses the table now.
+        // No mapping is left: the `Sharing` had a hold, so it is gone, and a table with entries of
+        // a mapping keeps its hold.
+        // SAFETY: By the type invariant only this caller uses the table while `holders` is `BUSY`.
         unsafe { &mut *self.0.table.get() }.empty();
-        // INVARIANT: It is empty.
+        // INVARIANT: The table is empty.
         holders.store(0, ordering::Release);
     }
 }
@@ -313,7 +320,7 @@ impl DeviceMapping {
     ///
     /// # Safety
     ///
-    /// `source` has that many entries, whose pages stay until [`Self::undo()`].
+    /// `source` has `used` entries, whose pages stay until [`Self::undo()`].
     unsafe fn map(
         &mut self,
         device: DeviceHandle,
@@ -334,19 +341,20 @@ impl DeviceMapping {
         if mapped <= 0 {
             return Err(ENOMEM);
         }
-        // INVARIANT: Just mapped, and no table has the entries yet.
+        // INVARIANT: The entries were just mapped, and no table has them yet.
         self.entries = mapped as u32;
         self.users = 0;
         self.device = Some(device);
         Ok(())
     }
 
-    /// Undoes the mapping, if there is one, of `used` entries, which no table has any more.
+    /// Undoes the mapping of `used` entries, if there is one. No table has these entries any more.
     fn undo(&mut self, used: u32) {
         let Some(device) = mem::take(&mut self.device) else {
             return;
         };
-        // SAFETY: The entries were mapped for the device, which uses them for no table any more.
+        // SAFETY: The entries were mapped for the device. As no table has them any more, the device
+        // does not use them.
         unsafe {
             if !verbs::is_virtual(device.as_raw()) {
                 bindings::rnbd_helper_ib_dma_unmap_sg(

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A value that many may use at once until its owner wants it back.
+//! A value that many tasks may use concurrently until its owner takes it back.
 //!
-//! Would extend: `rust/kernel/revocable.rs`, whose `Revocable` does this for readers of RCU, which
-//! may not sleep. The kernel crate has no `struct percpu_ref`, on which this rests.
+//! Would extend: `rust/kernel/revocable.rs`, whose `Revocable` does this for readers under RCU,
+//! which must not sleep. The gate is built on `struct percpu_ref`, which the kernel crate does not
+//! have.
 //!
 //! C header: [`include/linux/percpu-refcount.h`](srctree/include/linux/percpu-refcount.h)
 
@@ -39,41 +40,46 @@ use crate::{
     time::Deadline, //
 };
 
-// `Gate::new` is generic, so it is compiled into several modules, and lockdep compares the names of
-// a lock class by address: a static is the same in all of them, a literal is not.
+// The name of a lock class must have the same address everywhere, as lockdep compares addresses.
+// `Gate::new` is generic, so it is compiled into several modules: a static is the same in all
+// modules, a literal is not.
 static PHASE: &CStr = c"Gate::phase";
 
-/// Lets users at a value until it is closed, and then gives the value back.
+/// Gives users access to a value until the gate is closed, and then gives the value back.
 ///
-/// Entering and leaving count per CPU and share no cache line, so that an object of the IO path
-/// (the connections of a path, say) can be used from all CPUs and still be taken down by one
-/// owner, in process context, when nobody uses it any more.
+/// Entering and leaving count per CPU and share no cache line. So an object of the IO path, such as
+/// the connections of a path, can be used from all CPUs, and its owner can still take it down, in
+/// process context, when it is not used any more.
 ///
-/// The owner can also have the gate [drained](Gate::begin_drain): no task gets in until each task
-/// that is inside has left, and then the gate is open again.
+/// The owner can also [drain](Gate::begin_drain) the gate: no task can enter until each task that
+/// is inside has left; then the gate opens again.
 ///
-/// Dropping a gate that is not closed closes it, which sleeps. Where sleeping is not allowed the
-/// value is left behind, see [`preempt`](crate::preempt). A task that has entered must not wait for
-/// the gate to be closed: that is a deadlock.
+/// Dropping a gate closes it, which sleeps. Where sleeping is not allowed the value is left behind,
+/// see [`preempt`](crate::preempt). A task that has entered must not wait until the gate is closed:
+/// that is a deadlock.
 pub struct Gate<T: Send + Sync + 'static> {
     inner: ManuallyDrop<Pin<KBox<Inner<T>>>>,
 }
 
 /// # Invariants
 ///
-/// - `users` is initialised; it counts one for the gate being open, while `is_killed` is not set,
-///   and one for each [`Entered`]. It is killed by the caller that sets `is_killed`, and is made
-///   live again, after it has come to zero, by the caller that clears `is_killed`.
-/// - `phase` is [`Phase::Draining`] from when the gate is killed to be drained until it is live
-///   again or closed. It is [`Phase::Closed`] for good. Its lock is not held while a task waits.
+/// - `users` is initialised. It counts one while `is_killed` is not set, as the gate is open, and
+///   one for each [`Entered`]. The caller that sets `is_killed` kills `users`. The caller that
+///   clears `is_killed` makes `users` live again, after it has come to zero.
+/// - `phase` is [`Phase::Draining`] from when `users` is killed for a drain until `users` is live
+///   again or the gate is closed. [`Phase::Closed`] is final. The lock of `phase` is not held while
+///   a task waits.
 /// - `drained` is signalled once for each drain. A caller of [`Gate::finish_drain`] takes the
-///   signal with `turn` locked, and opens the gate again, or gives the signal back if the gate was
-///   closed meanwhile. The caller that has closed the gate takes it then, and completes `empty`.
-/// - `is_draining` says which of `drained`, once, and `empty` the release function of `users`
-///   signals. It changes under the lock of `phase`, and not while `users` may come to zero.
-/// - `value` is only written by the one caller that set `phase` to [`Phase::Closed`], after `users`
-///   has come to zero, which a signal of the release function has told. It is there until then.
-/// - An `Inner` is not freed before `empty` is completed, if it was ever part of a [`Gate`].
+///   signal with `turn` locked, and opens the gate again. If the gate was closed meanwhile, the
+///   caller gives the signal back; then the caller that has closed the gate takes the signal, and
+///   completes `empty`.
+/// - `is_draining` tells the release function of `users` to signal `drained` once; otherwise that
+///   function completes `empty`. `is_draining` changes under the lock of `phase`, and not while
+///   `users` may come to zero.
+/// - `value` is `Some` until the caller that set `phase` to [`Phase::Closed`] takes it. Only that
+///   caller writes `value`, after a signal of the release function has told that `users` has come
+///   to zero.
+/// - An `Inner` that was ever part of a [`Gate`] is not freed before `empty` is completed.
 #[pin_data(PinnedDrop)]
 struct Inner<T> {
     #[pin]
@@ -92,21 +98,21 @@ struct Inner<T> {
     value: UnsafeCell<Option<T>>,
 }
 
-/// What becomes of a gate when nobody is inside any more.
+/// The state of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Nothing: it is open.
+    /// The gate is open.
     Open,
-    /// It is open again.
+    /// The gate is being drained: it opens again when no task is inside any more.
     Draining,
-    /// It stays closed.
+    /// The gate is closed for good, or is being closed.
     Closed,
 }
 
-/// How long [`Gate::wait_open`] waits at a time, in ms.
+/// The time in ms for which [`Gate::wait_open`] waits at a time.
 const DRAIN_SLICE_MS: Msecs = 1000;
 
-/// The use of a gate's value; leaves when dropped, in any context.
+/// The use of a gate's value. Dropping it leaves the gate, in any context.
 ///
 /// # Invariants
 ///
@@ -120,7 +126,7 @@ pub struct Entered<T: Send + Sync + 'static> {
 unsafe impl<T: Send + Sync + 'static> Send for Gate<T> {}
 // SAFETY: As above; entering and closing are atomic.
 unsafe impl<T: Send + Sync + 'static> Sync for Gate<T> {}
-// SAFETY: An `Entered` is like an `Arc` that can outlive its maker's thread.
+// SAFETY: An `Entered` is like an `Arc`: it may be used and dropped in any task.
 unsafe impl<T: Send + Sync + 'static> Send for Entered<T> {}
 // SAFETY: As above.
 unsafe impl<T: Send + Sync + 'static> Sync for Entered<T> {}
@@ -169,13 +175,13 @@ impl<T: Send + Sync + 'static> Gate<T> {
         })
     }
 
-    /// Makes an [`Entered`] again of one that was forgotten. Any context.
+    /// Makes an [`Entered`] again from one that was given to `mem::forget`. Any context.
     ///
     /// # Safety
     ///
     /// An `Entered` of this gate was given to `mem::forget`, once for each call.
     pub(crate) unsafe fn reclaim(&self) -> Entered<T> {
-        // INVARIANT: The count is that of the forgotten object, for which the gate is waiting.
+        // INVARIANT: The count is that of the forgotten object.
         Entered {
             inner: self.inner(),
         }
@@ -185,16 +191,16 @@ impl<T: Send + Sync + 'static> Gate<T> {
         NonNull::from(&**self.inner)
     }
 
-    /// Lets nobody in any more. Any context.
+    /// Lets no task enter any more. Any context.
     fn kill(&self) {
-        // INVARIANT: Only the caller that sets `is_killed` gets here.
+        // INVARIANT: Only the caller that sets `is_killed` kills `users`.
         if !self.inner.is_killed.xchg(true, ordering::Full) {
             // SAFETY: `users` is initialised, and live, as `is_killed` was not set.
             unsafe { bindings::percpu_ref_kill_and_confirm(self.inner.users.get(), None) };
         }
     }
 
-    /// Closes the gate, waits until everybody has left, and gives the value to the first caller.
+    /// Closes the gate, waits until all tasks have left, and gives the value to the first caller.
     ///
     /// Process context; sleeps. Does nothing where sleeping is not allowed. Must not be called by a
     /// task that has entered.
@@ -220,16 +226,16 @@ impl<T: Send + Sync + 'static> Gate<T> {
                 return None;
             }
         }
-        // SAFETY: Nobody is inside any more and nobody can enter; among the callers of this
+        // SAFETY: No task is inside any more, and none can enter. Among the callers of this
         // function only the first one gets here.
         unsafe { (*self.inner.value.get()).take() }
     }
 
-    /// Lets no task in until each task that is inside has left; [`Self::finish_drain`] is to
-    /// follow.
+    /// Begins to drain the gate: no task can enter until each task that is inside has left.
+    /// [`Self::finish_drain`] must follow.
     ///
     /// Process context; sleeps, but does not wait for users of the gate. Does nothing where
-    /// sleeping is not allowed, and if the gate is being drained or closed already.
+    /// sleeping is not allowed, or if the gate is being drained or closed already.
     pub fn begin_drain(&self) {
         if !preempt::may_sleep() {
             return;
@@ -242,9 +248,9 @@ impl<T: Send + Sync + 'static> Gate<T> {
         }
     }
 
-    /// Waits, for `timeout` ms at most and not at all if it is 0, until all tasks that were inside
-    /// when the gate began to be drained or closed have left; whether they have. A gate that was
-    /// drained is open again then.
+    /// Waits for at most `timeout` ms until all tasks have left that were inside when draining or
+    /// closing began; with a `timeout` of 0 it does not wait. Returns whether all have left. A gate
+    /// that was drained is open again then.
     ///
     /// Process context; sleeps. Must not be called by a task that has entered.
     pub fn finish_drain(&self, timeout: Msecs) -> bool {
@@ -254,7 +260,7 @@ impl<T: Send + Sync + 'static> Gate<T> {
         let deadline = Deadline::after(timeout);
         let mut turn = None;
         loop {
-            // Not kept locked: it is asked for by callers that must not wait.
+            // The lock is not kept, as callers that must not wait take it.
             let phase = *self.inner.phase.lock();
             let left = deadline.left();
             match (phase, turn.is_some()) {
@@ -291,8 +297,8 @@ impl<T: Send + Sync + 'static> Gate<T> {
         *phase = Phase::Open;
     }
 
-    /// Waits while the gate is being drained; whether it is open then, and not closed. Process
-    /// context; sleeps. Must not be called by a task that has entered.
+    /// Waits while the gate is being drained. True if the gate is open then, false if it is closed.
+    /// Process context; sleeps. Must not be called by a task that has entered.
     pub fn wait_open(&self) -> bool {
         while preempt::may_sleep() {
             match *self.inner.phase.lock() {
@@ -306,10 +312,10 @@ impl<T: Send + Sync + 'static> Gate<T> {
     }
 }
 
-/// What the owner of a [`Gate`] does with it, whatever the gate leads to. All sleep: process
-/// context.
+/// The functions of a [`Gate`] for its owner, independent of the type of its value. All of them
+/// sleep: process context.
 pub trait GateOwner {
-    /// Closes the gate, waits until everybody has left, and drops the value; see [`Gate::close`].
+    /// Closes the gate, waits until all tasks have left, and drops the value; see [`Gate::close`].
     fn close(&self);
 
     /// See [`Gate::begin_drain`].
@@ -348,7 +354,8 @@ impl<T: Send + Sync + 'static> Drop for Gate<T> {
             return;
         }
         drop(self.close());
-        // SAFETY: This is the only place that drops it. It is closed: nobody is inside.
+        // SAFETY: This is the only place that drops `inner`. The gate is closed, so no task is
+        // inside.
         unsafe { ManuallyDrop::drop(&mut self.inner) };
     }
 }
@@ -363,10 +370,10 @@ impl<T> Inner<T> {
         let users: *mut Opaque<bindings::percpu_ref> = users.cast();
         // SAFETY: By the safety requirement.
         let inner = unsafe { container_of!(users, Inner<T>, users) };
-        // SAFETY: The `Inner` is not freed before `empty` is completed, and not before the call
-        // below is over: the task that takes the signal takes the lock of the completion, which the
-        // call holds to its end. If this does not complete `empty`, the task that has taken the
-        // signal of `drained` and closes the gate does, by the type's invariant.
+        // SAFETY: By the type invariant the `Inner` is not freed before `empty` is completed. It is
+        // not freed before the call below is over either: the task that takes the signal takes the
+        // lock of the completion, which the call holds to its end. If this function signals
+        // `drained`, a later task completes `empty`, after it has taken that signal.
         let inner = unsafe { &*inner };
         if inner.is_draining.load(ordering::Acquire) {
             inner.drained.complete();
@@ -379,8 +386,8 @@ impl<T> Inner<T> {
 #[pinned_drop]
 impl<T> PinnedDrop for Inner<T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `users` is initialised. Its count is zero and it was killed: `empty` is
-        // completed, unless this was never part of a gate, and then nobody has entered.
+        // SAFETY: `users` is initialised. If this was part of a gate, `empty` is completed: `users`
+        // was killed, and its count is zero. Otherwise no task has ever entered.
         unsafe { bindings::percpu_ref_exit(self.users.get()) };
     }
 }
@@ -388,7 +395,7 @@ impl<T> PinnedDrop for Inner<T> {
 impl<T: Send + Sync + 'static> Clone for Entered<T> {
     /// Enters once more, even while the gate is being closed. Any context.
     fn clone(&self) -> Self {
-        // SAFETY: `users` is initialised. It is not down to zero, as this object holds a count.
+        // SAFETY: `users` is initialised. Its count is not zero, as this object holds one.
         unsafe { bindings::rnbd_helper_percpu_ref_get(self.inner.as_ref().users.get()) };
         // INVARIANT: The count was just taken.
         Self { inner: self.inner }
@@ -399,8 +406,8 @@ impl<T: Send + Sync + 'static> Deref for Entered<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: This object holds a count, so `empty` is not completed. Until then the value is
-        // there and nobody writes it.
+        // SAFETY: This object holds a count, so `users` has not come to zero. Until then, by the
+        // type invariant, the value is `Some` and is not written.
         unsafe {
             (*self.inner.as_ref().value.get())
                 .as_ref()

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A reference that many read without a lock while one replaces it.
+//! A reference that many tasks read without a lock while another task replaces it.
 //!
-//! Would extend: `rust/kernel/sync/rcu.rs`, which has the read lock and the waiting, but no pointer
-//! that is protected by them.
+//! Would extend: `rust/kernel/sync/rcu.rs`, which has the read lock and the grace period, but no
+//! pointer that is protected by them.
 //!
-//! A reader must not sleep. That is a rule of the kernel crate's [`Guard`], which the compiler does
-//! not check.
+//! A reader must not sleep. The kernel crate's [`Guard`] has this rule, and the compiler does not
+//! check it.
 
 use crate::{
     bindings,
@@ -33,12 +33,12 @@ pub use crate::compat::synchronize_rcu;
 
 /// An `Option<Arc<T>>` that is read under the RCU read lock.
 ///
-/// Readers take no lock, count nothing and share no cache line that is written, so that this
-/// is how the IO path reaches paths, connections and devices. A writer gets the old reference
-/// back after a grace period, when no reader can hold a borrow of it any more.
+/// The IO path reaches paths, connections and devices in this way: readers take no lock, count
+/// nothing and share no cache line that is written. A writer gets the old reference back after a
+/// grace period, when no reader can hold a borrow of it any more.
 ///
-/// Replacing and dropping sleep: they belong in process context, and not below a [`Guard`]. In any
-/// other context they do not wait, and the old reference is never given back; see
+/// Replacing and dropping sleep: call them in process context, and not under a [`Guard`]. In any
+/// other context they do not wait, and the old reference is leaked; see
 /// [`preempt`](crate::preempt).
 ///
 /// # Examples
@@ -67,7 +67,7 @@ unsafe impl<T: Send + Sync + 'static> Send for RcuArc<T> {}
 unsafe impl<T: Send + Sync + 'static> Sync for RcuArc<T> {}
 
 impl<T: Send + Sync + 'static> RcuArc<T> {
-    /// Makes a reference that holds nothing, also for a static.
+    /// Makes an empty reference, also for a static.
     pub const fn empty() -> Self {
         // INVARIANT: The pointer is null.
         Self {
@@ -85,39 +85,41 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
         }
     }
 
-    /// Borrows what is there now, for as long as the read lock is held. Any context.
+    /// Borrows the present object, for as long as the read lock is held. Any context.
     pub fn load<'guard>(&self, _guard: &'guard Guard) -> Option<ArcBorrow<'guard, T>> {
         let raw = self.pointer.load(ordering::Acquire);
         if raw.is_null() {
             return None;
         }
-        // SAFETY: The pointer came from `Arc::into_raw`. Its reference is
-        // given back no sooner than a grace period after the pointer was replaced, so it stays
-        // valid at least until the read lock, which was held when it was loaded, is released.
+        // SAFETY: The pointer came from `Arc::into_raw`. Its reference is given back only after a
+        // grace period that begins when the pointer is replaced. So the object stays valid at least
+        // until the read lock, which is held here, is released.
         Some(unsafe { ArcBorrow::from_raw(raw) })
     }
 
     /// As [`Self::load()`], for callers that need no `Arc`. Any context.
     pub fn load_ref<'guard>(&self, _guard: &'guard Guard) -> Option<&'guard T> {
         let raw = self.pointer.load(ordering::Acquire);
-        // SAFETY: As in `load()`, it is null or stays valid until the read lock is released.
+        // SAFETY: As in `load()`, the pointer is null or stays valid until the read lock is
+        // released.
         unsafe { raw.as_ref() }
     }
 
-    /// Takes a reference to what is there now. Any context.
+    /// Takes a reference to the present object. Any context.
     pub fn get(&self) -> Option<Arc<T>> {
         self.load(&rcu::read_lock()).map(Into::into)
     }
 
-    /// Whether there is nothing at this moment. Any context.
+    /// Whether the reference is empty at this moment. Any context.
     pub fn is_none(&self) -> bool {
         self.pointer.load(ordering::Relaxed).is_null()
     }
 
-    /// Puts `value` in its place and returns the old one when no reader has a borrow of it.
+    /// Stores `value`, and returns the old reference when no reader has a borrow of it any more.
     ///
-    /// Sleeps for a grace period, unless there was nothing before. Of several writers each gets
-    /// what it replaced. `None` where sleeping is not allowed: the old one is leaked then.
+    /// Sleeps for a grace period, unless the reference was empty. Each of several writers gets the
+    /// reference that it replaced. `None` where sleeping is not allowed: the old reference is
+    /// leaked then.
     pub fn replace(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
         // INVARIANT: The new pointer is null or from `Arc::into_raw`.
         let old = self.pointer.xchg(Self::into_raw(value), ordering::Full);
@@ -139,14 +141,14 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
             return None;
         }
         if !preempt::may_sleep() {
-            // The caller itself may be a reader, so there is nothing to wait for that would end.
+            // The caller itself may be a reader, so a grace period might never end.
             preempt::leave_behind(&raw mut bindings::__this_module, "what an RcuArc held");
             return None;
         }
         synchronize_rcu();
         // SAFETY: The pointer came from `Arc::into_raw`, and the caller has taken it out, so that
-        // the reference is the caller's. Readers that loaded the pointer
-        // before it was exchanged held a guard, and the grace period has waited for those.
+        // the reference is the caller's. Readers that loaded the pointer before it was exchanged
+        // held a guard, and the grace period has waited for them.
         Some(unsafe { Arc::from_raw(old) })
     }
 }
