@@ -29,34 +29,34 @@ use crate::{
     prelude::*, //
 };
 
-/// An open block device or partition; closed when dropped.
+/// An open block device or partition, which is closed when this value is dropped.
 ///
-/// Opening and closing sleep. Closing is done when the drop returns, so that the device is not
-/// busy any more.
+/// Opening and dropping sleep. The device is closed when the drop returns, so it is not busy any
+/// more then.
 ///
 /// # Invariants
 ///
-/// `file` is a block device file that this object holds the only reference of, and `bdev` is its
+/// `file` is a block device file, to which this object holds the only reference, and `bdev` is its
 /// block device. So the device, its queue and its whole disk stay valid as long as this object.
 pub struct BlockDevice {
     file: NonNull<bindings::file>,
     bdev: NonNull<bindings::block_device>,
-    /// Its driver may sleep in each submission, or memory for integrity data may be waited for.
+    /// Whether each submission may sleep: in the driver, or to wait for memory for integrity data.
     may_sleep: bool,
 }
 
-// SAFETY: Block device files are not tied to a thread.
+// SAFETY: Block device files are not tied to a task.
 unsafe impl Send for BlockDevice {}
 // SAFETY: Through a shared reference attributes are read and requests submitted, which the block
-// layer allows from anywhere at once.
+// layer allows in any task, also concurrently.
 unsafe impl Sync for BlockDevice {}
 
 impl BlockDevice {
     /// Opens the block device with the given path, looked up from the root of the init process.
     ///
     /// Process context; sleeps. Errors are those of the path lookup and of the device: `ENOENT`,
-    /// `ENOTBLK`, `EACCES` for writing to a read-only device, `ENXIO`, `ENOMEDIUM` and others
-    /// (C: `bdev_file_open_by_path`).
+    /// `ENOTBLK`, `EACCES` for writing to a read-only device, `ENXIO`, `ENOMEDIUM` and more (C:
+    /// `bdev_file_open_by_path`).
     pub fn open(path: &CStr, mode: Mode) -> Result<Self> {
         let write = mode == Mode::ReadWrite;
         // SAFETY: The path is a C string, which the function only reads.
@@ -97,12 +97,12 @@ impl BlockDevice {
         unsafe { (*self.as_raw()).bd_dev }
     }
 
-    /// Reads an identifier that the whole disk has in itself, and returns its length in bytes.
-    /// `None` if the disk has none of this kind. Sleeps.
+    /// Reads an identifier that is stored in the whole disk, and returns its length in bytes.
+    /// `None` if the disk has no identifier of this kind. Sleeps.
     ///
-    /// An error means that the identifier is unknown now: `EAGAIN` from a multipath NVMe namespace
-    /// without a path. SCSI's `ENXIO` gives `None`: the disk has no identifiers, or SCSI failed to
-    /// read them when it found the disk.
+    /// An error means that the identifier is unknown at present, for example `EAGAIN` from a
+    /// multipath NVMe namespace without a path. SCSI's `ENXIO` gives `None`: the disk has no
+    /// identifiers, or SCSI failed to read them when it found the disk.
     pub fn unique_id(
         &self,
         kind: UniqueIdKind,
@@ -127,15 +127,15 @@ impl BlockDevice {
         unsafe { bindings::rnbd_helper_bdev_partno(self.as_raw()) }
     }
 
-    /// Whether the device, or a partition of it, is claimed: it is mounted, or is a part of another
+    /// Whether the device, or a partition of it, is claimed: mounted, or used as a part of another
     /// disk. Any context.
     pub fn is_held(&self) -> bool {
         // SAFETY: The device is open by the type invariant.
         unsafe { bindings::rnbd_helper_bdev_is_held(self.as_raw()) }
     }
 
-    /// A number that tells the disk from those that had the same name and number before, since the
-    /// machine was started (C: `diskseq`). Any context.
+    /// The sequence number of the disk (C: `diskseq`). It differs from that of every other disk
+    /// that had the same name and number since the machine was started. Any context.
     pub fn disk_sequence(&self) -> u64 {
         // SAFETY: The device is open by the type invariant.
         unsafe { bindings::rnbd_helper_bdev_diskseq(self.as_raw()) }
@@ -170,7 +170,7 @@ impl BlockDevice {
         unsafe { (&raw const (*self.as_raw()).bd_nr_sectors).read_volatile() }
     }
 
-    /// The smallest unit the device can be asked for, in bytes. Any context.
+    /// The smallest unit of a request, in bytes. Any context.
     #[inline]
     pub fn logical_block_size(&self) -> u32 {
         // SAFETY: The device is open by the type invariant.
@@ -179,7 +179,7 @@ impl BlockDevice {
         }
     }
 
-    /// Whether a bio with `REQ_NOWAIT` is submitted without sleeping; see [`bio`](super::bio). Any
+    /// Whether the submission of a bio with `REQ_NOWAIT` never sleeps; see [`bio`](super::bio). Any
     /// context.
     #[inline]
     pub(super) fn can_submit_without_sleeping(&self) -> bool {
@@ -193,7 +193,8 @@ impl BlockDevice {
         unsafe { (&raw const (*(*self.as_raw()).bd_queue).limits.features).read_volatile() }
     }
 
-    /// Whether the device is read-only at present, whatever it was opened for. Any context.
+    /// Whether the device is read-only at present, independent of the mode in which it was opened.
+    /// Any context.
     #[inline]
     pub fn is_read_only(&self) -> bool {
         let flag = |bdev: *mut bindings::block_device| {
@@ -216,25 +217,26 @@ impl BlockDevice {
         flag(bdev) || flag(whole) || state & 1 << bindings::GD_READ_ONLY != 0
     }
 
-    /// Whether the disk was removed: it fails all requests, and will not come back. Any context.
+    /// Whether the disk was removed: a removed disk fails all requests, and does not come back. Any
+    /// context.
     ///
-    /// A removed disk has the size 0. A caller that has seen this size before the call, and gets
-    /// `false`, has seen a disk that is there.
+    /// A removed disk has the size 0. If a caller sees the size 0 and then gets `false` here, the
+    /// disk had that size without having been removed.
     pub fn is_gone(&self) -> bool {
         // SAFETY: The device is open by the type invariant, which keeps its disk.
         unsafe { bindings::rnbd_helper_bdev_is_gone(self.as_raw()) }
     }
 
-    /// How many requests of the device are in flight, whoever made them, as the device counts them:
-    /// a suspended device of the device mapper does not count what it holds, and a device with
-    /// `queue/iostats` 0 may not count at all. Any context.
+    /// The number of requests of the device in flight, from all users, as the device counts them: a
+    /// suspended device of the device mapper does not count the requests that it holds, and a
+    /// device with `queue/iostats` 0 may not count at all. Any context.
     pub fn requests_in_flight(&self) -> u32 {
         // SAFETY: The device is open by the type invariant.
         unsafe { bindings::bdev_count_inflight(self.as_raw()) }
     }
 
-    /// The present limits, which an update may leave old and new in part. Any context; never waits
-    /// for the disk.
+    /// The present limits. During an update some of them may be old and some new. Any context;
+    /// never waits for the disk.
     pub fn limits(&self) -> Limits {
         let mut raw = bindings::rnbd_bdev_limits::default();
         // SAFETY: The device is open by the type invariant, `raw` is valid for writes.
@@ -257,7 +259,7 @@ impl BlockDevice {
     }
 }
 
-// SAFETY: The kobject is initialised, the disk being open.
+// SAFETY: The kobject is initialised, as the disk is open.
 unsafe impl LinkTarget for BlockDevice {
     fn target(&self) -> ARef<Kobject> {
         self.disk_kobject().into()
@@ -266,8 +268,9 @@ unsafe impl LinkTarget for BlockDevice {
 
 impl Drop for BlockDevice {
     fn drop(&mut self) {
-        // An ordinary fput() of a kernel thread closes the file some time later, and an
-        // administrator who has unmapped a device would still find it busy.
+        // The file must be closed when this returns. An ordinary fput() of a kernel thread closes
+        // the file some time later; an administrator who has unmapped a device would still find it
+        // busy.
         // SAFETY: The reference is ours by the type invariant and is not used again.
         unsafe { bindings::__fput_sync(self.file.as_ptr()) };
     }

@@ -2,10 +2,10 @@
 
 //! Requests to block devices. Would be a new part of `kernel::block`.
 //!
-//! A device is opened with an access mode that is part of its type: a device that was opened
-//! [`ReadOnly`] has no function that could change it. Whoever wants to submit requests enters it
-//! first ([`OpenDevice::enter`]); closing it waits for all that have entered, and every request in
-//! flight is one of them.
+//! The access mode is part of the type of an open device: a device that was opened [`ReadOnly`] has
+//! no function that could change it. A caller enters the device ([`OpenDevice::enter`]) before it
+//! submits a request. Closing the device waits until all callers and all requests in flight have
+//! left.
 //!
 //! The state of a request is kept in front of its bio, in the memory of a [`BioSet`], so that a
 //! request takes no allocation of its own.
@@ -14,23 +14,24 @@
 //!
 //! `submit_bio` can sleep in many places. With [`Wait::Never`] it reaches none of them:
 //!
-//! - Memory for the bio is taken if it is there. Data that takes several bios is not tried, as the
-//!   second one may have to wait for the first one's memory.
+//! - A bio is only allocated if there is free memory. Data that takes several bios is refused, as
+//!   the second bio may have to wait for the memory of the first.
 //! - A queue that is frozen (`bio_queue_enter`), has no free tag (`blk_mq_get_tag`) or has a full
 //!   zone, and a stacked device that is suspended, end a bio with `REQ_NOWAIT` by `EAGAIN`.
 //! - A bio with `REQ_NOWAIT` is not split: it ends by `EAGAIN`. Below a stacked driver, a part of
-//!   it may have been carried out by then. The request is then done again as a whole, which is
-//!   right: its data is still there, and nobody was told that it had ended.
-//! - Write-back throttling (`wbt_wait`) sleeps before anything looks at `REQ_NOWAIT`. It lets reads
-//!   pass, and writes with `REQ_SYNC` and `REQ_IDLE`, which direct IO sets for the same reason; all
-//!   writes have them here. It throttles every discard, so operations without data are not tried.
-//! - The other policies of that kind (`iocost`, `iolatency`) let the root control group pass, in
-//!   which kernel threads are.
-//! - A driver whose `queue_rq` may sleep (`BLK_MQ_F_BLOCKING`), and integrity data, whose memory is
-//!   waited for, are found when the device is opened. Such a device is not tried.
-//! - A driver without `BLK_FEAT_NOWAIT` is not tried. A stacked driver has the feature if all that
-//!   is below it has it, and may get other devices at any time: then the block layer ends the bio
-//!   by `EOPNOTSUPP`, which therefore counts as `EAGAIN`.
+//!   it may have been carried out by then. Repeating the whole request is right: its data still
+//!   exists, and its end was not reported.
+//! - Write-back throttling (`wbt_wait`) sleeps before `REQ_NOWAIT` is checked. It lets reads pass,
+//!   and writes with `REQ_SYNC` and `REQ_IDLE`. All writes have these two flags here, as those of
+//!   direct IO have. It throttles every discard, so [`DeviceUse::range`] may always sleep.
+//! - The other throttling policies (`iocost`, `iolatency`) let the root control group pass, which
+//!   has the kernel threads.
+//! - A driver whose `queue_rq` may sleep (`BLK_MQ_F_BLOCKING`), and integrity data, for which
+//!   memory is waited for, are detected when the device is opened. Requests to such a device are
+//!   refused.
+//! - Requests to a driver without `BLK_FEAT_NOWAIT` are refused. A stacked driver has the feature
+//!   if all devices below it have it. A device without the feature may be added below it at any
+//!   time: then the block layer ends the bio by `EOPNOTSUPP`, which therefore counts as `EAGAIN`.
 //!
 //! C header: [`include/linux/bio.h`](srctree/include/linux/bio.h)
 
@@ -98,7 +99,7 @@ use self::{
 
 /// A block device that is open for requests with the access `A`.
 ///
-/// Dropping it waits for its requests and closes the device: process context.
+/// Dropping it waits for its requests and closes the device. Process context.
 pub struct OpenDevice<C: Completion, A: Access> {
     gate: Gate<Target<C>>,
     _access: PhantomData<A>,
@@ -117,7 +118,7 @@ impl<C: Completion, A: Access> OpenDevice<C, A> {
         })
     }
 
-    /// Lets the caller at the device, unless it is closed. Any context.
+    /// Enters the device, unless it is closed or being drained. Any context.
     #[inline]
     pub fn enter(&self) -> Option<DeviceUse<C, A>> {
         Some(DeviceUse {
@@ -126,7 +127,8 @@ impl<C: Completion, A: Access> OpenDevice<C, A> {
         })
     }
 
-    /// What its requests enter by: closed or drained, it waits for those that have entered.
+    /// The gate that requests enter. Closing or draining the gate waits for all requests that have
+    /// entered.
     pub fn gate(&self) -> &dyn GateOwner {
         &self.gate
     }
@@ -144,7 +146,7 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
         &self.entered.device
     }
 
-    /// A read into the memory of a completion.
+    /// Prepares a read into the memory of a completion.
     #[inline]
     pub fn reading(self, wait: Wait) -> Transfer<C> {
         Transfer {
@@ -153,15 +155,15 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
         }
     }
 
-    /// Flushes the write cache of the device. `EAGAIN` as [`Transfer::submit`].
+    /// Flushes the write cache of the device. `EAGAIN` as of [`Transfer::submit`].
     pub fn flush(self, wait: Wait, at: Position, completion: C) -> Result<(), Refused<C>> {
         let op = WRITE | flag(bindings::req_flag_bits___REQ_PREFLUSH) | nowait(wait);
-        // A flush is for the whole device.
+        // A flush is for the whole device, so it has no sector.
         let at = Position { sector: 0, ..at };
         self.submit_empty(op, at, 0, completion)
     }
 
-    /// Submits a request without data, about `len` bytes.
+    /// Submits a request without data for a range of `len` bytes.
     fn submit_empty(
         self,
         op: u32,
@@ -171,7 +173,7 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
     ) -> Result<(), Refused<C>> {
         let entered = self.entered;
         let bio = Transfer { entered, op }.prepare(at, 0, completion)?;
-        // SAFETY: The bio is ours until it is submitted, and is complete then.
+        // SAFETY: The bio is ours until it is submitted, and it is complete.
         unsafe {
             (*bio).bi_iter.bi_size = len;
             bindings::submit_bio(bio);
@@ -180,22 +182,22 @@ impl<C: Completion, A: Access> DeviceUse<C, A> {
     }
 }
 
-/// A request that is ready but for its place and its memory.
+/// A request that lacks only its position and its memory.
 ///
 /// # Invariants
 ///
-/// `op` is an operation and flags of a bio. It changes nothing unless the device was entered by a
-/// `DeviceUse` that is [`ReadWrite`].
+/// `op` is an operation and flags of a bio. An operation that changes the device comes from a
+/// `DeviceUse` with [`ReadWrite`].
 pub struct Transfer<C: Completion> {
     entered: Entered<Target<C>>,
     op: u32,
 }
 
 impl<C: Completion> Transfer<C> {
-    /// Submits it.
+    /// Submits the request.
     ///
-    /// `EINVAL` if it is not of whole blocks, `EIO` if it reaches beyond the end of the device,
-    /// `EAGAIN` if it must not sleep and would.
+    /// `EINVAL` if the request is not for whole blocks, `EIO` if it reaches beyond the end of the
+    /// device, `EAGAIN` if it must not sleep but would.
     #[inline(always)]
     pub fn submit(self, at: Position, completion: C) -> Result<(), Refused<C>> {
         let (len, segment) = match completion.memory() {
@@ -215,7 +217,7 @@ impl<C: Completion> Transfer<C> {
         };
         let bio = self.prepare(at, 1, completion)?;
         // SAFETY: The bio has room for the segment, is ours until it is submitted, and is complete
-        // then; the completion in its state has the memory.
+        // with it. The completion in its state keeps the memory.
         unsafe {
             let (page, len) = (segment.page.as_ptr(), segment.len);
             bindings::__bio_add_page(bio, page, len, segment.offset);
@@ -241,8 +243,8 @@ impl<C: Completion> Transfer<C> {
             }
             let block_size = self.entered.device.logical_block_size();
             let bio = self.prepare(at, 0, completion)?;
-            // SAFETY: The state, and the memory that its completion has, stays until `bio` is
-            // ended, which takes the `bio_endio` here besides the parts.
+            // SAFETY: The state, and the memory of its completion, stay until `bio` is ended. It
+            // ends when all parts have ended and `bio_endio` was called here.
             unsafe {
                 if let Some(memory) = (*State::<C>::of(bio)).completion.memory() {
                     submit_parts(bio, &memory, block_size);
@@ -254,14 +256,14 @@ impl<C: Completion> Transfer<C> {
         let bio = self.prepare(at, vecs, completion)?;
         // SAFETY: The state was written, and is only used here until the bio is submitted.
         let memory = unsafe { &*State::<C>::of(bio) }.completion.memory();
-        // SAFETY: The bio is ours until it is submitted; the completion has the memory.
+        // SAFETY: The bio is ours until it is submitted. The completion keeps the memory.
         let added = memory.is_some_and(|memory| unsafe { add_all(bio, &memory) });
         if added {
             // SAFETY: The bio is complete.
             unsafe { bindings::submit_bio(bio) };
             return Ok(());
         }
-        // SAFETY: The bio was not submitted, so that nobody else reads the state.
+        // SAFETY: The bio was not submitted, so no other code reads the state.
         let state = unsafe { State::<C>::of(bio).read() };
         // SAFETY: As above.
         unsafe { bindings::bio_put(bio) };
@@ -271,7 +273,7 @@ impl<C: Completion> Transfer<C> {
         })
     }
 
-    /// Makes a bio with room for `vecs` segments, whose state is complete.
+    /// Makes a bio with room for `vecs` segments, and writes its state.
     #[inline]
     fn prepare(
         self,
@@ -296,14 +298,14 @@ impl<C: Completion> Transfer<C> {
             ptr::null_mut()
         };
         if bio.is_null() {
-            // With `GFP_NOIO` memory is waited for.
+            // Only without waiting: with `GFP_NOIO` the allocation waits for memory.
             return Err(Refused {
                 completion,
                 error: EAGAIN,
             });
         }
         // SAFETY: The bio is ours. There is room for a `State` in front of every bio of the set,
-        // which is aligned by the check in `BioSet::new`.
+        // and the check in `BioSet::new` ensures its alignment.
         unsafe {
             (*bio).bi_end_io = Some(State::<C>::end_io);
             (*bio).bi_ioprio = at.priority.as_raw();
@@ -318,7 +320,7 @@ impl<C: Completion> Transfer<C> {
 }
 
 impl<C: Completion> DeviceUse<C, ReadWrite> {
-    /// The use of the device for what does not change it.
+    /// The use of the device for reads and flushes only.
     #[inline]
     pub fn read_only(self) -> DeviceUse<C, ReadOnly> {
         DeviceUse {
@@ -327,8 +329,7 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
         }
     }
 
-    /// A write of what is in the memory of a completion. `EROFS` if the device has become
-    /// read-only.
+    /// Prepares a write of the memory of a completion. `EROFS` if the device has become read-only.
     #[inline]
     pub fn writing(self, flags: WriteFlags, wait: Wait) -> Result<Transfer<C>> {
         if self.device().is_read_only() {
@@ -349,8 +350,8 @@ impl<C: Completion> DeviceUse<C, ReadWrite> {
 
     /// Changes `len` bytes without data. Process context; may sleep.
     ///
-    /// `EROFS` as above, other errors as [`Transfer::submit`]; ends with `EOPNOTSUPP` if the
-    /// device does not have the operation.
+    /// `EROFS` if the device has become read-only, other errors as of [`Transfer::submit`]. The
+    /// request ends with `EOPNOTSUPP` if the device does not have the operation.
     pub fn range(
         self,
         op: RangeOp,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a disk of this machine is asked for, be it a block device or a file: access, limits, and
-//! the parts of a request. Would be a new part of `kernel::block`.
+//! Types for requests to a disk of this machine, which is a block device or a file: access, limits,
+//! and the parts of a request. Would be a new part of `kernel::block`.
 
 use super::{
     memory::Memory,
@@ -12,7 +12,7 @@ use crate::{
     prelude::*, //
 };
 
-/// What a disk is opened for.
+/// The mode in which a disk is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Reading only.
@@ -21,32 +21,32 @@ pub enum Mode {
     ReadWrite,
 }
 
-/// The kinds of identifiers that a disk may have in itself (C: `enum blk_unique_id`).
+/// The kinds of identifiers that may be stored in a disk (C: `enum blk_unique_id`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum UniqueIdKind {
-    /// Of IEEE's registration authority.
+    /// The name by IEEE's registration authority.
     Naa = bindings::blk_unique_id_BLK_UID_NAA,
     /// The extended unique identifier.
     Eui = bindings::blk_unique_id_BLK_UID_EUI64,
 }
 
-/// The longest such identifier in bytes.
+/// The length of the longest identifier of a disk, in bytes.
 pub const UNIQUE_ID_LEN: usize = 16;
 
-/// What requests a disk takes.
+/// The limits of a disk for requests.
 ///
 /// Block sizes, granularity and alignment are in bytes, the rest in sectors of 512 bytes. A maximum
 /// of zero means that the disk does not have the operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// The smallest unit it can be asked for.
+    /// The smallest unit of a request.
     pub logical_block_size: u32,
-    /// The smallest unit it can write without reading.
+    /// The smallest unit that the disk can write without reading.
     pub physical_block_size: u32,
     /// The most segments of one request.
     pub max_segments: u32,
-    /// The largest request as set by the administrator.
+    /// The largest request that the administrator allows.
     pub max_sectors: u32,
     /// The largest request that the hardware takes.
     pub max_hw_sectors: u32,
@@ -56,37 +56,38 @@ pub struct Limits {
     pub max_discard_sectors: u32,
     /// The largest secure erase.
     pub max_secure_erase_sectors: u32,
-    /// The unit in which it discards.
+    /// The unit of discards.
     pub discard_granularity: u32,
-    /// Where the first such unit begins.
+    /// The offset of the first unit of discards.
     pub discard_alignment: u32,
-    /// Whether it has a volatile write cache.
+    /// Whether the disk has a volatile write cache.
     pub write_cache: bool,
-    /// Whether it can write through that cache.
+    /// Whether the disk can write through its cache.
     pub fua: bool,
-    /// Whether it is a rotating disk.
+    /// Whether the disk rotates.
     pub rotational: bool,
 }
 
 /// Whether a submission may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// It never sleeps: what would is refused with `EAGAIN`, or ends by [`Completion::again`].
+    /// The submission never sleeps. A request that would sleep is refused with `EAGAIN`, or ends by
+    /// [`Completion::again`].
     Never,
-    /// It may sleep: process context.
+    /// The submission may sleep: process context.
     Allowed,
 }
 
-/// What a disk may be used for; see [`ReadOnly`] and [`ReadWrite`].
+/// The allowed use of a disk; see [`ReadOnly`] and [`ReadWrite`].
 pub trait Access: sealed::Sealed + Send + Sync + 'static {
-    /// How the disk is opened.
+    /// The mode in which the disk is opened.
     const MODE: Mode;
 }
 
 /// Reading and flushing.
 pub enum ReadOnly {}
 
-/// Everything.
+/// All operations.
 pub enum ReadWrite {}
 
 mod sealed {
@@ -108,14 +109,15 @@ impl Access for ReadWrite {
 pub struct Priority(u16);
 
 impl Priority {
-    /// None: that of the submitting thread.
+    /// No priority: that of the submitting thread counts.
     pub const NONE: Self = Self(0);
 
-    /// The priority with this value, `None` if there is none.
+    /// The priority with this value; `None` if the value is not valid.
     ///
-    /// The upper three bits are the class, of which four exist. mq-deadline uses the class as an
-    /// index without looking. A real-time priority that `realtime` does not grant becomes the
-    /// highest one of the best-effort class. `realtime` is only asked for such a priority.
+    /// The upper three bits are the class. Only four classes exist, and mq-deadline uses the class
+    /// as an index without a check. A real-time priority becomes the highest priority of the
+    /// best-effort class if `realtime` returns false. `realtime` is only called for a real-time
+    /// priority.
     #[inline(always)]
     pub fn granted(value: u16, realtime: impl FnOnce() -> bool) -> Option<Self> {
         match value >> bindings::IOPRIO_CLASS_SHIFT {
@@ -148,51 +150,51 @@ impl Priority {
     const LEVEL_BITS: u32 = 3;
 }
 
-/// Where a request goes, and how.
+/// The position and the priority of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
     /// The first sector, of 512 bytes.
     pub sector: u64,
-    /// Its priority.
+    /// The priority.
     pub priority: Priority,
 }
 
-/// When written data has to be on the medium.
+/// The durability of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFlags {
-    /// Before this write is done (`REQ_FUA`).
+    /// The data must be durable before this write ends (`REQ_FUA`).
     pub fua: bool,
-    /// All earlier writes are made durable before this write begins (`REQ_PREFLUSH`).
+    /// All earlier writes must be durable before this write begins (`REQ_PREFLUSH`).
     pub preflush: bool,
 }
 
-/// What to do with sectors without data.
+/// An operation on a range of sectors, without data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeOp {
-    /// They are not needed any more.
+    /// The sectors are not needed any more.
     Discard,
-    /// They must not be recoverable.
+    /// The data of the sectors must not be recoverable.
     SecureErase,
-    /// They shall read as zeroes.
+    /// The sectors must read as zeroes.
     WriteZeroes {
-        /// Whether they stay allocated (`REQ_NOUNMAP`).
+        /// Whether the sectors must stay allocated (`REQ_NOUNMAP`).
         no_unmap: bool,
     },
 }
 
-/// A request that was not accepted: its completion comes back.
+/// A request that was not accepted. The completion is returned with the error.
 pub struct Refused<C> {
     /// The completion that was passed in.
     pub completion: C,
-    /// Why.
+    /// The cause.
     pub error: Error,
 }
 
-/// Whether a disk with these blocks, in bytes, and so many sectors of 512 bytes has the `len` bytes
-/// from `sector` on, and can be asked for them.
+/// Checks that a request for the `len` bytes from `sector` on is valid for a disk with `nr_sectors`
+/// sectors of 512 bytes, and a block size of `logical_block_size` bytes.
 ///
-/// `EINVAL` if they are not whole blocks or none, `EIO` if they reach beyond the end. The block
-/// layer checks the first only, and logs a line for each failure.
+/// `EINVAL` if the range is empty or not of whole blocks, `EIO` if it reaches beyond the end of the
+/// disk. The block layer itself checks only whole blocks, and logs a line for each failure.
 #[inline]
 pub(crate) fn check_range(
     logical_block_size: u32,
@@ -200,14 +202,14 @@ pub(crate) fn check_range(
     sector: u64,
     len: u32,
 ) -> Result {
-    // A power of two.
+    // The block size is a power of two.
     let below_block = u64::from(logical_block_size).wrapping_sub(1);
     let aligned = |bytes: u64| bytes & below_block == 0;
     let start = sector.checked_mul(u64::from(SECTOR_SIZE)).ok_or(EINVAL)?;
     if len == 0 || !aligned(start | u64::from(len)) {
         return Err(EINVAL);
     }
-    // Cannot wrap around: both are far below 2^63.
+    // The sum cannot overflow: both numbers are far below 2^63.
     let end = sector + u64::from(len / SECTOR_SIZE);
     if end > nr_sectors {
         return Err(EIO);
@@ -215,7 +217,7 @@ pub(crate) fn check_range(
     Ok(())
 }
 
-/// The receiver of a request's result, which has the request's memory until then.
+/// The receiver of a request's result. It owns the request's memory until the request ends.
 pub trait Completion: Send + 'static {
     /// The memory of the data, borrowed from the completion.
     type Memory<'a>: Memory
@@ -224,8 +226,8 @@ pub trait Completion: Send + 'static {
 
     /// The memory of the data; `None` if there is none.
     ///
-    /// It can be used until the completion is dropped: nobody gets another than a shared reference
-    /// to the completion before it is done.
+    /// The memory can be used until the completion is dropped: before the request ends there are
+    /// only shared references to the completion.
     fn memory(&self) -> Option<Self::Memory<'_>>;
 
     /// Called exactly once for an accepted request, when the disk does not use the memory any

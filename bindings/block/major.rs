@@ -13,7 +13,7 @@ use kernel::sync::Arc;
 /// The most bytes of a name (C: `struct blk_major_name`, with its end).
 const MAX_NAME: usize = 15;
 
-/// A major number of block devices, ours while this lives.
+/// A major number of block devices, registered as long as this value exists.
 ///
 /// # Invariants
 ///
@@ -27,18 +27,18 @@ impl Major {
     /// Registers a free number under a name for `/proc/devices`. Sleeps. `EINVAL` for a name of
     /// more than 15 bytes.
     pub fn register(name: &'static CStr) -> Result<Arc<Self>> {
-        // The kernel keeps no more, and then does not know whose number is given back.
+        // The kernel keeps only 15 bytes of a name; with a longer name `unregister_blkdev` would
+        // not find the number.
         if name.to_bytes().len() > MAX_NAME {
             return Err(EINVAL);
         }
-        // SAFETY: The name ends with a zero byte and stays in memory for good, so the function can
-        // copy it, and any thread can read it. There is no probe function that could outlive this
-        // module.
+        // SAFETY: The name is a static C string, which the function copies. There is no probe
+        // function that could outlive this module.
         let number = unsafe { bindings::__register_blkdev(0, name.as_char_ptr(), None) };
         if number < 0 {
             return Err(Error::from_errno(number));
         }
-        // INVARIANT: As just registered.
+        // INVARIANT: The number was just registered for the name.
         let this = Self { number, name };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
@@ -52,7 +52,7 @@ impl Major {
 impl Drop for Major {
     fn drop(&mut self) {
         // SAFETY: `register` got this number for this name, and only this destructor gives it back.
-        // The disks with this number are gone, since each holds a reference to the `Major`.
+        // No disk with this number exists, since each disk holds a reference to the `Major`.
         unsafe { bindings::unregister_blkdev(self.number.unsigned_abs(), self.name.as_char_ptr()) };
     }
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of a request's data, and how memory for a request is asked for. Would be a new part
-//! of `kernel::block`.
+//! The memory of a request's data, and allocation flags for requests. Would be a new part of
+//! `kernel::block`.
 
 use core::ptr::NonNull;
 
 use crate::bindings;
 
-/// Memory is not waited for.
+/// The allocation must not wait for memory.
 pub(crate) const GFP_NOWAIT: bindings::gfp_t =
     1 << bindings::___GFP_KSWAPD_RECLAIM_BIT | 1 << bindings::___GFP_NOWARN_BIT;
 
-/// Memory may be waited for, but not by submitting IO, since it is IO that waits.
+/// The allocation may wait for memory, but must not submit IO to free some, as IO itself waits for
+/// the allocation.
 pub(crate) const GFP_NOIO: bindings::gfp_t =
     1 << bindings::___GFP_DIRECT_RECLAIM_BIT | 1 << bindings::___GFP_KSWAPD_RECLAIM_BIT;
 
@@ -19,9 +20,9 @@ pub(crate) const GFP_NOIO: bindings::gfp_t =
 pub struct Segment {
     /// The first page.
     pub(crate) page: NonNull<bindings::page>,
-    /// Where the data begins, in bytes from the start of `page`.
+    /// The offset of the data in bytes from the start of `page`.
     pub(crate) offset: u32,
-    /// The length in bytes; it may reach into the pages that follow.
+    /// The length in bytes. The data may reach into the pages that follow.
     pub(crate) len: u32,
 }
 
@@ -29,12 +30,13 @@ pub struct Segment {
 ///
 /// # Safety
 ///
-/// - The segments name memory that stays valid, and may be read and written by the device, until
-///   what the object borrows from is dropped; moving that does not matter, nor what becomes of the
-///   object, which is gone when a request has been submitted.
-/// - They are not empty and their lengths add up to `len()`, every time.
-/// - Only the first one may begin, and only the last one end, elsewhere than at a page boundary.
-/// - If there is an `only_segment()`, it is the only one.
+/// - The memory of the segments stays valid, and may be read and written by a device, until the
+///   owner from which the object borrows is dropped. It stays valid if that owner is moved, and
+///   after the object is dropped, which happens when a request has been submitted.
+/// - No segment is empty, and the lengths of the segments always add up to `len()`.
+/// - Each segment but the first begins at a page boundary, and each segment but the last ends at
+///   one.
+/// - If `only_segment()` returns a segment, there is no other segment.
 pub unsafe trait Memory {
     /// The length in bytes.
     fn len(&self) -> usize;
@@ -44,7 +46,7 @@ pub unsafe trait Memory {
         self.len() == 0
     }
 
-    /// The segment, if there is one and it is easily found that there are no more.
+    /// The segment, if there is exactly one and that is known without a search.
     #[inline]
     fn only_segment(&self) -> Option<Segment> {
         None

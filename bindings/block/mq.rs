@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Disks that this machine offers, by blk-mq; would extend `kernel::block::mq`.
+//! Disks that this machine offers, with blk-mq. Would extend `kernel::block::mq`.
 
 pub mod expired;
 pub mod gen_disk;

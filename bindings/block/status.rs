@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a block request ended. Would be a new part of `kernel::block`.
+//! Results of block requests. Would be a new part of `kernel::block`.
 
 use crate::{
     bindings,
@@ -20,18 +20,19 @@ impl Status {
     pub const IO_ERROR: Self = Self(bindings::RNBD_BLK_STS_IOERR as u8);
     /// The device took too long (`ETIMEDOUT`).
     pub const TIMEOUT: Self = Self(bindings::RNBD_BLK_STS_TIMEOUT as u8);
-    /// Something that the request needs is not there now; to be tried again after a short delay.
+    /// A resource for the request is missing at present; the request is to be tried again after a
+    /// short delay.
     ///
-    /// Only to refuse a request with.
+    /// Only for refusing a request.
     pub const RESOURCE: Self = Self(bindings::RNBD_BLK_STS_RESOURCE as u8);
 
-    /// A request that must not wait would have to.
+    /// A request that must not wait would have to wait.
     const AGAIN: Self = Self(bindings::RNBD_BLK_STS_AGAIN as u8);
     /// The device mapper repeats the request.
     const DM_REQUEUE: Self = Self(bindings::RNBD_BLK_STS_DM_REQUEUE as u8);
 
-    /// What `EBUSY` is to the block layer. Only a disk that has requests in flight and ends them
-    /// may refuse one with it.
+    /// The status of `EBUSY`. A disk may refuse a request with this status only if it has a request
+    /// in flight that will end.
     pub(super) const DEV_RESOURCE: Self = Self(bindings::RNBD_BLK_STS_DEV_RESOURCE as u8);
 
     /// The status that stands for a result (C: `errno_to_blk_status`).
@@ -45,10 +46,10 @@ impl Status {
     /// The status that stands for an error; each status has an error number of its own (C:
     /// `blk_errors`).
     ///
-    /// `IO_ERROR` for the statuses by which a driver has the layers above repeat a request: such an
-    /// error of a peer is not a word of this machine's layers.
+    /// `IO_ERROR` in place of the statuses with which a driver tells the layers above to repeat a
+    /// request: an error of a peer must not cause that.
     pub fn from_error(error: Error) -> Self {
-        // SAFETY: The function only looks up a table; it may be called with any number.
+        // SAFETY: The function only searches a table, and takes any number.
         match Self(unsafe { bindings::errno_to_blk_status(error.to_errno()) }) {
             Self::AGAIN | Self::DM_REQUEUE => Self::IO_ERROR,
             status => status,

@@ -7,7 +7,7 @@ use crate::{
     block::disk::Wait, //
 };
 
-/// A write as direct IO marks it; see [`bio`](super).
+/// The operation and flags of a write, as of direct IO; see [`bio`](super).
 pub(super) const WRITE: u32 = bindings::req_op_REQ_OP_WRITE
     | flag(bindings::req_flag_bits___REQ_SYNC)
     | flag(bindings::req_flag_bits___REQ_IDLE);
@@ -15,7 +15,7 @@ pub(super) const WRITE: u32 = bindings::req_op_REQ_OP_WRITE
 /// The bio must not sleep.
 pub(super) const NOWAIT: u32 = flag(bindings::req_flag_bits___REQ_NOWAIT);
 
-/// The flag of a bio that may, or may not, sleep.
+/// The flag for `wait`: [`NOWAIT`], or none.
 #[inline(always)]
 pub(super) const fn nowait(wait: Wait) -> u32 {
     match wait {

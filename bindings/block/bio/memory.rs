@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a bio gets the memory of a request's data. Belongs to [`bio`](super).
+//! Adds the memory of a request's data to bios. Belongs to [`bio`](super).
 
 use core::ptr::{
     self,
@@ -49,18 +49,18 @@ unsafe fn add(bio: *mut bindings::bio, segment: &Segment, skip: u32, len: u32) -
     u32::try_from(added) == Ok(len)
 }
 
-/// The bios that share the data of a request which does not fit into one.
+/// The bios of a request whose data does not fit into one bio.
 ///
 /// # Invariants
 ///
 /// - `parent` is valid and not ended.
-/// - `part` is null, or a bio that is ours: chained to `parent`, not submitted, and with less data
-///   than `part_len`.
+/// - `part` is null, or a bio that is ours, is chained to `parent`, is not submitted, and has less
+///   data than `part_len`.
 struct Parts {
     parent: *mut bindings::bio,
     /// The bio that is being filled.
     part: *mut bindings::bio,
-    /// How many bytes a part holds: whole blocks.
+    /// The number of bytes in a full part: whole blocks.
     part_len: u32,
     /// The operation of the next part.
     op: bindings::blk_opf_t,
@@ -69,16 +69,18 @@ struct Parts {
 }
 
 impl Parts {
-    /// How many vectors a part has.
+    /// The number of vectors of a part.
     const VECS: u32 = bindings::BIO_MAX_VECS;
 
-    /// The part that is being filled, a new one if there is none; `None` without memory for it.
+    /// The part that is being filled. If there is none, makes a new one; `None` if there is no
+    /// memory for it.
     fn current(&mut self) -> Option<*mut bindings::bio> {
         if !self.part.is_null() {
             return Some(self.part);
         }
-        // SAFETY: By the type invariant the parent is valid. The general set is always there; its
-        // bios wait for memory rather than fail, and the parent has used up none of them.
+        // SAFETY: By the type invariant the parent is valid. `fs_bio_set` always exists. An
+        // allocation from it waits for memory rather than fails. It cannot wait for the parent,
+        // which is of another set.
         let part = unsafe {
             bindings::bio_alloc_bioset(
                 (*self.parent).bi_bdev,
@@ -97,14 +99,15 @@ impl Parts {
             (*part).bi_ioprio = (*self.parent).bi_ioprio;
             bindings::bio_chain(part, self.parent);
         }
-        // What was written before is flushed by the first part.
+        // Only the first part flushes the earlier writes.
         self.op &= !flag(bindings::req_flag_bits___REQ_PREFLUSH);
         // INVARIANT: The part is empty and was just chained.
         self.part = part;
         Some(part)
     }
 
-    /// Adds a segment, and submits the parts that it completes; false if that failed.
+    /// Adds a segment, and submits each part that becomes full. False if a part could not be made
+    /// or filled.
     ///
     /// # Safety
     ///
@@ -125,7 +128,7 @@ impl Parts {
             skip += len;
             if filled + len == self.part_len {
                 self.sector += u64::from(self.part_len / SECTOR_SIZE);
-                // INVARIANT: A part that is full is not kept.
+                // INVARIANT: A full part is not kept.
                 self.part = ptr::null_mut();
                 // SAFETY: The part is ours, and complete.
                 unsafe { bindings::submit_bio(part) };
@@ -135,12 +138,12 @@ impl Parts {
     }
 }
 
-/// Submits `memory` in as many bios as it takes, all of which `parent` waits for.
+/// Submits `memory` in as many bios as needed. `parent` waits for all of them.
 ///
 /// # Safety
 ///
-/// `parent` has a sector and an operation and no data; it is not ended before this returns.
-/// `memory` stays valid until it is ended.
+/// `parent` has a sector and an operation and no data, and is not ended before this returns.
+/// `memory` stays valid until `parent` is ended.
 pub(super) unsafe fn submit_parts(
     parent: *mut bindings::bio,
     memory: &impl Memory,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The memory of bios, what is kept in front of each, and what is called when it ends. Belongs to
-//! [`bio`](super).
+//! The memory of bios, the state in front of each bio, and the function that is called when a bio
+//! ends. Belongs to [`bio`](super).
 
 use core::{
     marker::PhantomData,
@@ -25,23 +25,25 @@ use crate::{
     sync::gate::Entered, //
 };
 
-/// What the gate of an open device guards.
+/// The value behind the gate of an open device.
 ///
-/// Whoever has entered the gate can use both: the device is closed when all have left.
+/// A caller that has entered the gate can use both fields: the device is closed only when all
+/// callers have left.
 pub(super) struct Target<C: Completion> {
-    // Closed before the set goes.
+    // Declared first, so the device is closed before the set is dropped.
     pub(super) device: BlockDevice,
     pub(super) bios: Arc<BioSet<C>>,
 }
 
-/// The memory that requests with completions of type `C` are made of.
+/// The memory for requests with completions of type `C`.
 ///
-/// Made and dropped in process context.
+/// Must be made and dropped in process context.
 ///
 /// # Invariants
 ///
-/// `set` was initialised with [`State::<C>::FRONT_PAD`] bytes in front of each bio. No bio of it
-/// exists when it is dropped, as each is counted in the gate of a device that holds a reference.
+/// `set` was initialised with [`State::<C>::FRONT_PAD`] bytes in front of each bio. When the set is
+/// dropped no bio of it exists, as each bio has entered the gate of a device that holds a reference
+/// to the set.
 #[pin_data(PinnedDrop)]
 pub struct BioSet<C: Completion> {
     #[pin]
@@ -49,19 +51,19 @@ pub struct BioSet<C: Completion> {
     _completion: PhantomData<fn(C)>,
 }
 
-// SAFETY: A `bio_set` can be used from anywhere at once.
+// SAFETY: A `bio_set` can be used in any task, also concurrently.
 unsafe impl<C: Completion> Send for BioSet<C> {}
 // SAFETY: As above.
 unsafe impl<C: Completion> Sync for BioSet<C> {}
 
 impl<C: Completion> BioSet<C> {
-    /// The requests that can be made however little memory is left.
+    /// The number of requests that can be made even if no memory is left.
     const RESERVE: u32 = 4;
 
     /// Makes a set. Sleeps.
     pub fn new() -> Result<Arc<Self>> {
         const {
-            // What lies in front of a bio is aligned as the bio.
+            // The state in front of a bio is aligned as the bio.
             assert!(mem::align_of::<State<C>>() <= mem::align_of::<bindings::bio>());
         }
         let flags = bindings::BIOSET_NEED_BVECS | bindings::BIOSET_PERCPU_CACHE;
@@ -102,16 +104,16 @@ impl<C: Completion> PinnedDrop for BioSet<C> {
     }
 }
 
-/// What is kept in front of a bio.
+/// The state in front of a bio.
 ///
 /// # Invariants
 ///
 /// A bio of a [`BioSet`] has a state from `Transfer::prepare` until `end_io` reads it, or until
-/// `Transfer::submit_segments` takes it back from a bio that was not submitted. Nobody writes to it
-/// meanwhile.
+/// `Transfer::submit_segments` takes it back from a bio that was not submitted. The state is not
+/// written to meanwhile.
 pub(super) struct State<C: Completion> {
     pub(super) completion: C,
-    // Keeps the device open, and with it the set that the bio is a part of.
+    // Keeps the device open, and with it the set of the bio.
     pub(super) entered: Entered<Target<C>>,
 }
 
@@ -120,13 +122,13 @@ impl<C: Completion> State<C> {
     const FRONT_PAD: u32 =
         mem::size_of::<Self>().next_multiple_of(mem::align_of::<bindings::bio>()) as u32;
 
-    /// Where the state of a bio is.
+    /// The address of the state of a bio.
     ///
     /// # Safety
     ///
     /// `bio` comes from a [`BioSet<C>`].
     pub(super) unsafe fn of(bio: *mut bindings::bio) -> *mut Self {
-        // SAFETY: So much space is in front of the bio, in the same allocation.
+        // SAFETY: `FRONT_PAD` bytes are in front of the bio, in the same allocation.
         unsafe { bio.byte_sub(Self::FRONT_PAD as usize) }.cast()
     }
 
@@ -136,7 +138,7 @@ impl<C: Completion> State<C> {
     ///
     /// `bio` comes from a [`BioSet<C>`], has a state, and is not used any more.
     pub(super) unsafe extern "C" fn end_io(bio: *mut bindings::bio) {
-        // SAFETY: By the safety requirement; this is called once for a bio, and nobody else reads
+        // SAFETY: By the safety requirement. This is called once for a bio, and no other code reads
         // the state.
         let state = unsafe { Self::of(bio).read() };
         // SAFETY: The bio is finished.
@@ -147,16 +149,16 @@ impl<C: Completion> State<C> {
             0 => state.completion.done(Ok(())),
             status => fail(state.completion, status, op),
         }
-        // Only now can the device, the set and, in the end, the module go; that waits for this
-        // function to return, see `module::Returned`.
+        // Only from here on can the device be closed and the set be freed, and finally the module
+        // be unloaded. Unloading waits until this function has returned, see `module::Returned`.
         drop(state.entered);
     }
 }
 
-/// Ends a request that did not succeed: done again if it would have slept.
+/// Ends a failed request: tells the completion to submit it again if it would have slept.
 #[cold]
 fn fail<C: Completion>(completion: C, status: bindings::blk_status_t, op: u32) {
-    // SAFETY: Takes any value.
+    // SAFETY: The function takes any value.
     let result = to_result(unsafe { bindings::blk_status_to_errno(status) });
     let would_sleep = op & NOWAIT != 0 && matches!(result, Err(EAGAIN | EOPNOTSUPP));
     if would_sleep {

@@ -26,8 +26,8 @@ use kernel::{
 /// A request that has taken longer than its disk allows, during
 /// [`Operations::timeout`](super::operations::Operations::timeout).
 ///
-/// It names the request and does not own it: the request may be completed or given back at any
-/// moment, and then its tag may go to another request. Only
+/// This value names the request and does not own it: the request may be completed or given back at
+/// any moment, and then its tag may go to another request. Only a successful
 /// [`RequestTable::take_expired`](super::request_table::RequestTable::take_expired) rules that out.
 ///
 /// # Invariants
@@ -40,11 +40,11 @@ pub struct ExpiredRequest<'a, D, S> {
     _callback: PhantomData<(&'a D, &'a S)>,
 }
 
-/// Reads a field of the C structure, which the completion of the request may be writing to.
+/// Reads a field of the C structure, to which the completion of the request may be writing.
 macro_rules! read {
     ($request:expr, $field:ident) => {
-        // SAFETY: By the type invariant the request is valid memory. The fields are of types that
-        // any bits are valid for, and the access is volatile.
+        // SAFETY: By the type invariant the request is valid memory. All bit patterns are valid for
+        // the types of the fields, and the access is volatile.
         unsafe { (&raw const (*$request.raw.as_ptr()).$field).read_volatile() }
     };
 }
@@ -52,30 +52,30 @@ macro_rules! read {
 impl<D, S> ExpiredRequest<'_, D, S> {
     /// # Safety
     ///
-    /// `raw` must be as the type invariant says for as long as the result is used, and not null.
+    /// `raw` must meet the type invariant for as long as the result is used, and not be null.
     pub(super) unsafe fn from_raw(raw: *mut bindings::request) -> Self {
         // INVARIANT: By the safety requirement.
         Self {
-            // SAFETY: By the safety requirement it is not null.
+            // SAFETY: By the safety requirement the pointer is not null.
             raw: unsafe { NonNull::new_unchecked(raw) },
             _callback: PhantomData,
         }
     }
 
-    /// The C structure, to be compared only.
+    /// The C structure, only for comparison.
     pub(super) fn as_raw(&self) -> *mut bindings::request {
         self.raw.as_ptr()
     }
 
-    /// The tag that it has at this moment, as [`OwnedRequest::tag`] says; `u32::MAX` if it has no
-    /// tag, as it was given back.
+    /// The present tag of the request, see [`OwnedRequest::tag`]; `u32::MAX` if the request was
+    /// given back and so has no tag.
     ///
     /// [`OwnedRequest::tag`]: super::request::OwnedRequest::tag
     pub fn tag(&self) -> u32 {
         read!(self, tag) as u32
     }
 
-    /// What the request asks for.
+    /// The operation of the request.
     pub fn op(&self) -> Op {
         op_of(read!(self, cmd_flags))
     }
@@ -90,8 +90,8 @@ impl<D, S> ExpiredRequest<'_, D, S> {
         read!(self, __data_len)
     }
 
-    /// For how long it has been with the driver, in ms, since it came, or since the last callback
-    /// that did not end it: its time begins anew then.
+    /// The time in ms for which the driver has had the request: since the request came, or since
+    /// the last callback that did not end it, as its time begins anew then.
     pub fn elapsed_ms(&self) -> u32 {
         let (allowed, deadline) = (read!(self, timeout), read!(self, deadline));
         let began = (deadline as u64).wrapping_sub(u64::from(allowed));
@@ -100,12 +100,12 @@ impl<D, S> ExpiredRequest<'_, D, S> {
         u32::try_from(elapsed).unwrap_or(u32::MAX)
     }
 
-    /// Gives it `ms` from now on, if the callback does not end it.
+    /// Sets the time that the request has from now on, in ms, if the callback does not end it.
     pub fn begin_anew(&self, ms: u32) {
         let jiffies = c_uint::try_from(msecs_to_jiffies(ms)).unwrap_or(c_uint::MAX);
-        // SAFETY: By the type invariant the request is valid memory, and it is not used for another
-        // one until the callback returns. The block layer lets drivers set this field, and reads it
-        // when the time begins.
+        // SAFETY: By the type invariant the request is valid memory, and is not used for another
+        // request until the callback returns. The block layer lets drivers set this field, and
+        // reads it when the time begins.
         unsafe { (&raw mut (*self.raw.as_ptr()).timeout).write_volatile(jiffies) };
     }
 
@@ -113,15 +113,15 @@ impl<D, S> ExpiredRequest<'_, D, S> {
     pub fn disk(&self) -> ArcBorrow<'_, D> {
         let queue = read!(self, q);
         // SAFETY: By the type invariant the queue stays, and the block layer holds a reference to
-        // its usage counter. The removal of the disk waits for that before the `GenDisk` gives up
-        // the `Arc` with the data, from which `queuedata` was made.
+        // its usage counter. `queuedata` comes from the `Arc` with the data. The `GenDisk` gives
+        // that `Arc` up only after the removal of the disk has waited for the usage counter.
         unsafe { ArcBorrow::from_raw((*queue).queuedata.cast::<D>()) }
     }
 
-    /// What the disks of the tag set share.
+    /// The data that the disks of the tag set share.
     pub fn set(&self) -> &S {
         let queue = read!(self, q);
-        // SAFETY: By the type invariant the queue stays, and with it the tag set, whose data is an
+        // SAFETY: By the type invariant the queue stays, and so does its tag set, whose data is an
         // `S`.
         unsafe { &SetData::of((*queue).tag_set).data }
     }

@@ -52,12 +52,13 @@ use kernel::{
     time::msecs_to_jiffies, //
 };
 
-/// How long [`GenDisk::change_limits`] waits for requests before it asks whether to go on, in ms.
+/// The time in ms for which [`GenDisk::change_limits`] waits for requests before it asks whether to
+/// go on.
 pub const LIMITS_WAIT_MS: u32 = 50;
 
-/// What a disk is like when it appears.
+/// The attributes of a new disk.
 pub struct DiskParams<'a> {
-    /// Its name below `/dev`, at most 31 bytes.
+    /// The name of the disk below `/dev`, at most 31 bytes.
     pub name: &'a CStr,
     /// The driver's major number.
     pub major: &'a Arc<Major>,
@@ -67,7 +68,7 @@ pub struct DiskParams<'a> {
     pub minors: u16,
     /// The size in sectors of 512 bytes, at most [`MAX_CAPACITY`].
     pub capacity: u64,
-    /// Whether it cannot be written to.
+    /// Whether the disk is read-only.
     pub read_only: bool,
     /// Limits and features.
     pub limits: Limits,
@@ -75,27 +76,28 @@ pub struct DiskParams<'a> {
 
 /// A disk that programs can use.
 ///
-/// Dropping it removes the disk: new requests fail, those in flight are waited for (so they must
-/// be able to end), and file systems on it see a dead device. Whoever has it open keeps the
-/// driver's data and module until closing it. Dropping sleeps, and must not happen in the disk's
-/// own callbacks.
+/// Dropping it removes the disk. New requests fail. The drop waits for requests in flight, so these
+/// must be able to end. File systems on the disk see a dead device. Each opener of the disk keeps
+/// the driver's data and module until the opener closes the disk. Dropping sleeps, and must not
+/// happen in the disk's own callbacks.
 ///
 /// # Invariants
 ///
 /// - `raw` is a disk that `device_add_disk` has added and only `drop` removes. Its queue uses
-///   `tag_set`. This value owns the reference that came with the disk, so that it is valid.
-/// - The disk's `private_data` and `queuedata` are `data`, an `Arc<O::DiskData>` turned raw that
-///   this value owns. Each opener owns another one.
+///   `tag_set`. This value owns the reference that came with the disk, so the disk is valid.
+/// - The disk's `private_data` and `queuedata` are `data`, which comes from `Arc::into_raw`. This
+///   value owns that `Arc<O::DiskData>`, and each opener owns a further one.
 pub struct GenDisk<O: Operations> {
     raw: NonNull<bindings::gendisk>,
     data: NonNull<O::DiskData>,
     // Outlives the disk.
     tag_set: ManuallyDrop<Arc<TagSet<O>>>,
-    // The numbers stay reserved as long as there is a disk.
+    // Keeps the numbers reserved as long as the disk exists.
     major: ManuallyDrop<Arc<Major>>,
 }
 
-// SAFETY: The functions called with a disk do their own locking, and the data is `Send + Sync`.
+// SAFETY: The C functions that are called with a disk do their own locking, and the data is `Send +
+// Sync`.
 unsafe impl<O: Operations> Send for GenDisk<O> {}
 
 // SAFETY: See above.
@@ -109,14 +111,14 @@ impl<O: Operations> GenDisk<O> {
             getgeo: Some(getgeo_callback),
             get_unique_id: Some(get_unique_id_callback::<O>),
             pr_ops: reservation_table::table::<O>(),
-            // An open disk keeps the driver's module, not ours, from being unloaded.
+            // An open disk keeps the driver's module loaded, not the module of this crate.
             owner: compat::this_module::<O::OwnerModule>(),
             ..pin_init::zeroed()
         },
         wwid: Some(wwid_callback::<O>),
     };
 
-    /// Makes a disk and adds it: partitions are read, so requests must work by now.
+    /// Makes a disk and adds it. Adding reads the partitions, so requests must work by then.
     ///
     /// `EINVAL` for limits that make no sense. Sleeps.
     pub fn add(
@@ -140,22 +142,22 @@ impl<O: Operations> GenDisk<O> {
             )
         })
         .inspect_err(|_| {
-            // SAFETY: It came from `into_raw` above, and nobody else got it.
+            // SAFETY: `data` came from `into_raw` above, and no other code has it.
             drop(unsafe { Arc::from_raw(data) });
         })?;
 
-        // SAFETY: The disk is new and nobody else knows it; its data is what was just given to it.
+        // SAFETY: The disk is new, so only this function knows it, and its data is `data`.
         if let Err(error) = unsafe { Self::complete(raw, params, first_minor, data) } {
             // SAFETY: The reference is the one of `__blk_mq_alloc_disk`. The disk was not added, or
-            // not for good: its queue, which has no requests, gets none any more.
+            // was removed again, so its queue has no requests and gets none any more.
             unsafe { bindings::put_disk(raw) };
-            // SAFETY: It came from `into_raw` above, and nobody could open the disk.
+            // SAFETY: `data` came from `into_raw` above, and the disk could not be opened.
             drop(unsafe { Arc::from_raw(data) });
             return Err(error);
         }
-        // INVARIANT: As established above.
+        // INVARIANT: The disk was added with `data` and with a queue of `tag_set`.
         Ok(Self {
-            // SAFETY: Neither is null: one was dereferenced, the other came from an `Arc`.
+            // SAFETY: The pointer is not null, as it was dereferenced.
             raw: unsafe { NonNull::new_unchecked(raw) },
             // SAFETY: See above.
             data: unsafe { NonNull::new_unchecked(data) },
@@ -164,12 +166,12 @@ impl<O: Operations> GenDisk<O> {
         })
     }
 
-    /// Fills in a new disk and adds it. `ENAMETOOLONG` if its name does not fit.
+    /// Fills in a new disk and adds it. `ENAMETOOLONG` if the name does not fit.
     ///
     /// # Safety
     ///
-    /// `raw` is a disk of a tag set of `O` that only the caller knows, and is valid while this
-    /// runs. `data` came from an `Arc`, which stays until the disk is gone.
+    /// `raw` is a disk of a tag set of `O` that only the caller knows, and is valid during the
+    /// call. `data` came from an `Arc`, which stays as long as the disk.
     unsafe fn complete(
         raw: *mut bindings::gendisk,
         params: &DiskParams<'_>,
@@ -191,8 +193,8 @@ impl<O: Operations> GenDisk<O> {
         let ops: &'static bindings::rnbd_disk_operations = &Self::OPS;
         disk.fops = &raw const ops.block;
         disk.private_data = data.cast::<c_void>();
-        // SAFETY: The disk is valid and complete, and its operations are those that the function
-        // wants.
+        // SAFETY: The disk is valid and complete, and its operations are part of a
+        // `rnbd_disk_operations`, as the helper requires.
         unsafe {
             bindings::set_capacity(raw, params.capacity);
             bindings::set_disk_ro(raw, params.read_only);
@@ -206,7 +208,8 @@ impl<O: Operations> GenDisk<O> {
         unsafe { capacity(self.raw.as_ptr()) }
     }
 
-    /// Changes the size and tells the world (C: `set_capacity_and_notify`).
+    /// Changes the size, and tells programs of the change by a uevent (C:
+    /// `set_capacity_and_notify`).
     ///
     /// `EINVAL` for more than [`MAX_CAPACITY`]. Sleeps.
     pub fn set_capacity(&self, sectors: u64) -> Result {
@@ -218,16 +221,16 @@ impl<O: Operations> GenDisk<O> {
         Ok(())
     }
 
-    /// Lets the disk be read only, or be written to again, and tells the world if that is a change
-    /// (C: `set_disk_ro`). Sleeps.
+    /// Makes the disk read-only or writable. If that is a change, programs are told by a uevent (C:
+    /// `set_disk_ro`). Sleeps.
     pub fn set_read_only(&self, read_only: bool) {
         // SAFETY: The reference that this value owns keeps the disk, which only `drop` removes.
         unsafe { bindings::set_disk_ro(self.raw.as_ptr(), read_only) };
     }
 
-    /// Sets how long a request may be with the driver before [`Operations::timeout`] is called, in
-    /// ms, rounded up to a second or two; also `queue/io_timeout` in sysfs. A request that is with
-    /// the driver keeps the time that it began with. Any context.
+    /// Sets the time in ms for which the driver may have a request before [`Operations::timeout`]
+    /// is called. The time is rounded up by up to two seconds. It is also `queue/io_timeout` in
+    /// sysfs. A request that the driver already has keeps its old time. Any context.
     pub fn set_request_timeout(&self, ms: u32) {
         let jiffies = c_uint::try_from(msecs_to_jiffies(ms)).unwrap_or(c_uint::MAX);
         // SAFETY: The reference that this value owns keeps the disk and its queue.
@@ -237,13 +240,13 @@ impl<O: Operations> GenDisk<O> {
         }
     }
 
-    /// Changes limits when no request is in flight. New requests wait until the change is over, and
-    /// so do tasks that read or write the disk's files in `queue/`.
+    /// Changes limits while no request is in flight. New requests wait until the change is over,
+    /// and so do tasks that read or write the disk's files in `queue/`.
     ///
-    /// While there are requests in flight, or another task changes limits, `go_on` is asked every
-    /// [`LIMITS_WAIT_MS`] whether to go on waiting. `EBUSY` if it says no: then nothing has
-    /// changed. `EINVAL` for limits that make no sense. What the administrator has set
-    /// (`queue/discard_max_bytes`, `queue/read_ahead_kb` and others) stays.
+    /// While there are requests in flight, or another task changes limits, `go_on` is called every
+    /// [`LIMITS_WAIT_MS`]. If it returns false the result is `EBUSY`, and nothing has changed.
+    /// `EINVAL` for limits that make no sense. The administrator's settings
+    /// (`queue/discard_max_bytes`, `queue/read_ahead_kb` and more) stay.
     ///
     /// Sleeps. `go_on` must neither wait for a request of this disk nor change its limits.
     pub fn change_limits(
@@ -253,11 +256,11 @@ impl<O: Operations> GenDisk<O> {
     ) -> Result {
         // SAFETY: The reference that this value owns keeps the disk, and that keeps its queue.
         let queue = unsafe { (*self.raw.as_ptr()).queue };
-        // Memory that is freed by a request of this disk would never come.
+        // Allocations must not wait for requests of this disk, as these wait for the change.
         without_io(|| {
             let mut raw = bindings::queue_limits::default();
-            // SAFETY: The disk was added and is not removed while `self` is borrowed, and so its
-            // queue is in use. One of the two functions that end the change follows in this task.
+            // SAFETY: The disk was added and is not removed while `self` is borrowed, so its queue
+            // is in use. This task ends the change by one of the two functions below.
             let begin = |raw: &mut bindings::queue_limits| unsafe {
                 bindings::rnbd_helper_limits_begin(queue, raw, LIMITS_WAIT_MS)
             };
@@ -279,8 +282,8 @@ impl<O: Operations> GenDisk<O> {
                 unsafe { bindings::rnbd_helper_limits_cancel(queue) };
                 return Err(error);
             }
-            // SAFETY: As above; no request is in flight. The limits are those of this queue, with
-            // some of them replaced.
+            // SAFETY: As above. No request is in flight. The limits are those of this queue, some
+            // of which were replaced.
             to_result(unsafe { bindings::rnbd_helper_limits_commit(queue, &raw mut raw) })
         })
     }
@@ -293,13 +296,13 @@ impl<O: Operations> GenDisk<O> {
 
     /// The directory `/sys/block/NAME`.
     fn kobject(&self) -> &Kobject {
-        // SAFETY: The reference that this value owns keeps the disk, and so its first partition,
-        // the whole disk; both stay while `self` is borrowed.
+        // SAFETY: The reference that this value owns keeps the disk, and so `part0`, its whole-disk
+        // device. Both stay while `self` is borrowed.
         unsafe { Kobject::from_raw(&raw mut (*(*self.raw.as_ptr()).part0).bd_device.kobj) }
     }
 }
 
-// SAFETY: The disk is in sysfs since it was added, and is removed only when `self` is dropped.
+// SAFETY: The disk is in sysfs from when it was added until `self` is dropped.
 unsafe impl<O: Operations> AsKobject for GenDisk<O> {
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
         Some(run(self.kobject()))
@@ -317,19 +320,21 @@ impl<O: Operations> Drop for GenDisk<O> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant the disk was added, and this removes it once.
         unsafe { bindings::del_gendisk(self.raw.as_ptr()) };
-        // All requests have ended, but a callback that gave one away may not have returned, nor is
-        // it counted if whoever submits the requests called it. It runs under the RCU read lock, as
-        // the set is not for callbacks that sleep, and may still use its hardware queue, which goes
-        // with the last reference to the disk, and the data and the tag set, which may go below.
-        // SAFETY: May be called wherever sleeping is allowed.
+        // Callbacks must have returned before the references below are dropped. All requests have
+        // ended, but the `queue_rq` that took the last one may still run, and the block layer does
+        // not count it if the submitter of the request called it directly. Such a callback may
+        // still use its hardware queue, which is freed with the last reference to the disk, and the
+        // data and the tag set, which may be freed below. The callback runs under the RCU read
+        // lock, as the set is not for callbacks that sleep.
+        // SAFETY: The function may be called wherever sleeping is allowed.
         unsafe { bindings::synchronize_rcu_expedited() };
         // SAFETY: The reference is the one of `__blk_mq_alloc_disk`. Openers have their own.
         unsafe { bindings::put_disk(self.raw.as_ptr()) };
-        // SAFETY: By the type invariant we own this `Arc`. The queue has no requests and gets no
-        // more, and no callback with a hardware queue runs any more; `open_callback` is not called
-        // any more, and the openers have their own `Arc`.
+        // SAFETY: By the type invariant this value owns the `Arc`. The queue has no requests and
+        // gets no more, and no callback with a hardware queue runs any more. `open_callback` is not
+        // called any more, and each opener has an `Arc` of its own.
         drop(unsafe { Arc::from_raw(self.data.as_ptr()) });
-        // SAFETY: The queue has left the set, and neither is used after this.
+        // SAFETY: The queue has left the set, and neither field is used after this.
         unsafe {
             ManuallyDrop::drop(&mut self.tag_set);
             ManuallyDrop::drop(&mut self.major);
@@ -343,25 +348,25 @@ impl<O: Operations> Drop for GenDisk<O> {
 ///
 /// The disk must be valid.
 unsafe fn capacity(disk: *mut bindings::gendisk) -> u64 {
-    // SAFETY: By the function's requirement. A torn value cannot be on the machines we run on,
-    // which load a word of 64 bits at once.
+    // SAFETY: By the function's requirement the disk is valid. The supported machines load 64 bits
+    // at once, so the value is not torn.
     unsafe { ptr::read_volatile(&raw const (*(*disk).part0).bd_nr_sectors) }
 }
 
 /// # Safety
 ///
-/// Only for the block layer, with a disk of `O` that has not been removed.
+/// Only to be called by the block layer, with a disk of `O` that has not been removed.
 unsafe extern "C" fn open_callback<O: Operations>(
     disk: *mut bindings::gendisk,
     mode: bindings::blk_mode_t,
 ) -> c_int {
     from_result(|| {
-        // SAFETY: By the type invariant of `GenDisk`, which owns an `Arc` of the data at least
-        // until `del_gendisk` has returned. That takes the lock under which this is called, and
-        // makes further opening fail before it comes here.
+        // SAFETY: By the type invariant `GenDisk` owns an `Arc` of the data, at least until
+        // `del_gendisk` has returned. `del_gendisk` takes the lock under which this callback is
+        // called, and later opening fails without calling it.
         let data = unsafe { ArcBorrow::from_raw((*disk).private_data.cast::<O::DiskData>()) };
         O::open(data, mode & bindings::RNBD_BLK_OPEN_WRITE != 0)?;
-        // The opener's `Arc`.
+        // This `Arc` belongs to the opener.
         let _ = Arc::into_raw(Arc::from(data));
         Ok(0)
     })
@@ -369,19 +374,19 @@ unsafe extern "C" fn open_callback<O: Operations>(
 
 /// # Safety
 ///
-/// Only for the block layer, once for each success of `open_callback`.
+/// Only to be called by the block layer, once for each success of `open_callback`.
 unsafe extern "C" fn release_callback<O: Operations>(disk: *mut bindings::gendisk) {
-    // SAFETY: The opener's `Arc`, turned raw by `open_callback`.
+    // SAFETY: This is the opener's `Arc`, from the `into_raw` of `open_callback`.
     let data = unsafe { Arc::from_raw((*disk).private_data.cast::<O::DiskData>()) };
     O::release(data.as_arc_borrow());
 }
 
-/// Writes the disk's name in the world; returns its length.
+/// Writes the disk's unique name; returns its length.
 ///
 /// # Safety
 ///
-/// Only for the attributes of a disk of `O` that was made and not yet removed; `wwid` has room for
-/// `RNBD_WWID_LEN` bytes.
+/// Only to be called for an attribute of a disk of `O` that was made and not yet removed. `wwid`
+/// has room for `RNBD_WWID_LEN` bytes.
 unsafe extern "C" fn wwid_callback<O: Operations>(
     disk: *mut bindings::gendisk,
     wwid: *mut c_char,
@@ -396,11 +401,11 @@ unsafe extern "C" fn wwid_callback<O: Operations>(
     len
 }
 
-/// Writes the identifier that the disk has in itself; returns its length.
+/// Writes the identifier that is stored in the disk; returns its length.
 ///
 /// # Safety
 ///
-/// Only for a disk of `O` that the caller has open; `id` has room for 16 bytes.
+/// Only to be called for a disk of `O` that the caller has open. `id` has room for 16 bytes.
 unsafe extern "C" fn get_unique_id_callback<O: Operations>(
     disk: *mut bindings::gendisk,
     id: *mut u8,
@@ -418,27 +423,27 @@ unsafe extern "C" fn get_unique_id_callback<O: Operations>(
     };
     // SAFETY: By the function's requirement there is room for all 16 bytes.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), id, UNIQUE_ID_LEN) };
-    // At most 16.
+    // The length is at most 16.
     len as c_int
 }
 
-/// Tells the geometry that the C client tells: 4 heads, 16 sectors.
+/// Reports the same geometry as the C client: 4 heads, 16 sectors.
 ///
 /// # Safety
 ///
-/// Only for the block layer.
+/// Only to be called by the block layer.
 unsafe extern "C" fn getgeo_callback(
     disk: *mut bindings::gendisk,
     geometry: *mut kernel::bindings::hd_geometry,
 ) -> c_int {
-    // SAFETY: The block layer passes a structure to be filled in; the kernel crate has it by name
-    // only.
+    // SAFETY: The block layer passes a structure to be filled in. The kernel crate declares that
+    // structure without its fields, hence the cast.
     let geometry = unsafe { &mut *geometry.cast::<bindings::hd_geometry>() };
     geometry.heads = 4;
     geometry.sectors = 16;
     // SAFETY: The block layer passes a valid disk.
     let capacity = unsafe { capacity(disk) };
-    // Only the low bits fit, as everywhere with these.
+    // Only the low bits fit, as in all drivers.
     geometry.cylinders = (capacity >> 6) as c_ushort;
     geometry.start = 0;
     0

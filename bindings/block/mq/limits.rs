@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the requests to a disk may look like, and what the disk can do. Would extend
-//! `kernel::block::mq::gen_disk`.
+//! The limits and features of a disk. Would extend `kernel::block::mq::gen_disk`.
 
 use crate::{
     bindings,
@@ -16,43 +15,44 @@ pub const MAX_CAPACITY: u64 = i64::MAX as u64 / SECTOR_SIZE as u64;
 
 /// Limits and features of a disk (C: `struct queue_limits`).
 ///
-/// A field that is zero takes the block layer's default, or says that there is no such thing.
-/// Sectors are of 512 bytes, everything else is in bytes.
+/// A field that is zero takes the block layer's default, or says that the disk does not have the
+/// operation. Sectors are of 512 bytes, all other sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// The smallest block a request can be for; a power of two of at least 512.
+    /// The smallest unit of a request: a power of two of at least 512.
     pub logical_block_size: u32,
-    /// The block size the device works with; a power of two.
+    /// The block size that the device works with: a power of two.
     pub physical_block_size: u32,
-    /// The request size it is best at.
+    /// The request size with the best performance.
     pub io_opt: u32,
     /// The longest read or write in sectors; at least a page.
     pub max_hw_sectors: u32,
     /// The most segments of a request.
     pub max_segments: u16,
-    /// Segments but the first start, and but the last end, at a multiple of this plus one.
+    /// Each segment but the first starts, and each segment but the last ends, at a multiple of this
+    /// mask plus one.
     pub virt_boundary_mask: usize,
-    /// The longest discard in sectors; zero: it has none.
+    /// The longest discard in sectors; zero if the disk has none.
     pub max_discard_sectors: u32,
     /// The unit of discards.
     pub discard_granularity: u32,
-    /// The offset of the first such unit.
+    /// The offset of the first unit of discards.
     pub discard_alignment: u32,
-    /// The longest secure erase in sectors; zero: it has none.
+    /// The longest secure erase in sectors; zero if the disk has none.
     pub max_secure_erase_sectors: u32,
-    /// The longest write of zeroes in sectors; zero: it has none.
+    /// The longest write of zeroes in sectors; zero if the disk has none.
     pub max_write_zeroes_sectors: u32,
-    /// It has a volatile write cache: there will be flushes.
+    /// Whether the disk has a volatile write cache. If so, it gets flushes.
     pub write_cache: bool,
-    /// It can write through that cache; without a cache this means nothing.
+    /// Whether the disk can write through its cache. Without a cache this has no effect.
     pub fua: bool,
 }
 
-/// The limits of a disk that can change while it is used. Where [`Limits`] takes 0 as a default for
-/// a block size, this does not.
+/// The limits of a disk that can change while the disk is used. Unlike [`Limits`], a block size of
+/// 0 is not a default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangingLimits {
-    /// The block size the disk works with in bytes: a power of two, at least 1.
+    /// The block size that the disk works with, in bytes: a power of two.
     pub physical_block_size: u32,
     /// See [`Limits::io_opt`].
     pub io_opt: u32,
@@ -70,16 +70,16 @@ pub struct ChangingLimits {
 
 impl ChangingLimits {
     /// Replaces these limits in `raw`. The block layer computes the limits that depend on them when
-    /// `raw` is committed. `EINVAL` for a physical block size that is no power of two, of which the
-    /// block layer would print a warning.
+    /// `raw` is committed. `EINVAL` for a physical block size that is not a power of two, for which
+    /// the block layer would print a warning.
     pub(crate) fn replace_in(&self, raw: &mut bindings::queue_limits) -> Result {
         if !self.physical_block_size.is_power_of_two() {
             return Err(EINVAL);
         }
         raw.physical_block_size = self.physical_block_size;
-        // The block layer raises it to the physical block size.
+        // The block layer raises `io_min` to the physical block size.
         raw.io_min = 0;
-        // The block layer has cut it to whole physical blocks.
+        // The old value was rounded to old physical blocks by the block layer, so it is set anew.
         raw.io_opt = self.io_opt;
         raw.max_hw_discard_sectors = self.max_discard_sectors;
         raw.discard_granularity = self.discard_granularity;
@@ -91,7 +91,8 @@ impl ChangingLimits {
 }
 
 impl Limits {
-    /// Checks what the block layer would warn about, since limits may come from a peer.
+    /// Converts the limits. `EINVAL` for values about which the block layer would print a warning,
+    /// since limits may come from a peer.
     pub(crate) fn to_raw(self) -> Result<bindings::queue_limits> {
         let page_sectors = bindings::PAGE_SIZE as u32 / SECTOR_SIZE;
         let block_size = self.logical_block_size.max(SECTOR_SIZE);

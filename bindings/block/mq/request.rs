@@ -5,14 +5,15 @@
 //!
 //! # Ownership
 //!
-//! 1. The block layer gives a started request to `queue_rq` as an [`OwnedRequest`]. There is one
-//!    such handle at any time; it cannot be copied, and using it up is the only way to finish.
-//! 2. [`OwnedRequest::end`] (or dropping the handle: `IO_ERROR`) returns the request to the block
-//!    layer. [`OwnedRequest::complete`] does so by way of the CPU that the request came from.
-//! 3. Inside `queue_rq`, [`OwnedRequest::refuse`] hands it back to be tried again or failed.
-//! 4. A [`DataHold`] says that a device may still be using the request's pages. While there is
-//!    one, ending only notes the status; the request is ended when the hold is dropped. So no
-//!    order of calls lets a device work on pages that have been given away.
+//! 1. The block layer gives a started request to `queue_rq` as an [`OwnedRequest`]. A request has
+//!    one such handle at a time. The handle cannot be copied, and only consuming the handle ends
+//!    the request.
+//! 2. [`OwnedRequest::end`] returns the request to the block layer. Dropping the handle does so
+//!    with `IO_ERROR`, and [`OwnedRequest::complete`] on the CPU from which the request came.
+//! 3. In `queue_rq`, [`OwnedRequest::refuse`] hands the request back, to be tried again or to fail.
+//! 4. A [`DataHold`] means that a device may still be using the request's pages. While there is a
+//!    hold, ending only notes the status, and the request is ended when the hold is dropped. So in
+//!    no order of calls does a device access pages that were given back.
 
 use crate::{
     bindings,
@@ -47,7 +48,7 @@ pub enum Op {
     SecureErase,
     /// Write zeroes.
     WriteZeroes,
-    /// Anything else; the number of C.
+    /// Any other operation; its number in C.
     Other(u8),
 }
 
@@ -57,7 +58,7 @@ const IDLE: u32 = 0;
 const HELD: u32 = 1;
 /// There is a hold, and the request is to be ended with the status in the bits above.
 const ENDED: u32 = 2;
-/// Where that status is.
+/// The position of the status of [`ENDED`].
 const STATUS_SHIFT: u32 = 8;
 
 /// The private area behind each request.
@@ -65,7 +66,7 @@ const STATUS_SHIFT: u32 = 8;
 pub(super) struct Private {
     /// `IDLE`, `HELD` or `ENDED` with a status.
     hold: Atomic<u32>,
-    /// The status that [`OwnedRequest::complete`] was given.
+    /// The argument of [`OwnedRequest::complete`].
     completion: Atomic<u32>,
 }
 
@@ -73,7 +74,7 @@ pub(super) struct Private {
 ///
 /// # Safety
 ///
-/// `raw` must be a request of a tag set of this crate that has not been exited.
+/// `raw` must be a request of a tag set of this crate, and must not have been exited.
 unsafe fn private<'a>(raw: *mut bindings::request) -> &'a Private {
     // SAFETY: The private area directly follows the request, and is initialized until the request
     // is exited.
@@ -87,7 +88,7 @@ unsafe fn private<'a>(raw: *mut bindings::request) -> &'a Private {
 /// The memory behind `raw` must have room for a `Private`, and be unused.
 pub(super) unsafe fn init_private(raw: *mut bindings::request) {
     const {
-        // The area begins where the request ends, and nothing in it has to be dropped.
+        // The area directly follows the request, and its fields need no drop.
         assert!(align_of::<Private>() <= align_of::<bindings::request>());
         assert!(!needs_drop::<Private>());
     }
@@ -95,24 +96,25 @@ pub(super) unsafe fn init_private(raw: *mut bindings::request) {
         hold: Atomic::new(IDLE),
         completion: Atomic::new(0),
     };
-    // SAFETY: There is room for a `Private` behind the request, aligned by the first check above,
-    // and nothing is there that could be dropped or read.
+    // SAFETY: There is room for a `Private` behind the request, aligned by the first check above.
+    // By the safety requirement that memory is unused.
     unsafe { raw.add(1).cast::<Private>().write(private) };
 }
 
-/// The times of a request, as [`monotonic_ns()`](crate::time::monotonic_ns) has them.
+/// The times of a request, in the clock of [`monotonic_ns()`](crate::time::monotonic_ns).
 #[derive(Clone, Copy)]
 pub struct RequestTimes {
-    /// When the request began: before it waited for its tag, for an I/O scheduler, or to be offered
-    /// to the driver again. The same as `issued_ns` if the block layer has not noted it.
+    /// The time at which the request began: before it waited for its tag, for an I/O scheduler, or
+    /// to be offered to the driver again. The same as `issued_ns` if the block layer has not noted
+    /// this time.
     pub begun_ns: u64,
-    /// When the driver got it last; not before `begun_ns`.
+    /// The time at which the driver got the request last; not before `begun_ns`.
     pub issued_ns: u64,
 }
 
-/// A request of the block layer that belongs to the driver.
+/// A request of the block layer that the driver owns.
 ///
-/// Dropping it ends it with [`Status::IO_ERROR`]. Any context.
+/// Dropping the handle ends the request with [`Status::IO_ERROR`]. Any context.
 ///
 /// # Invariants
 ///
@@ -124,15 +126,15 @@ pub struct OwnedRequest<D> {
     _disk_data: PhantomData<fn() -> D>,
 }
 
-// SAFETY: A request may be ended by any thread.
+// SAFETY: A request may be ended in any task.
 unsafe impl<D> Send for OwnedRequest<D> {}
 
 // SAFETY: Through a shared reference only fields that do not change while the driver owns the
 // request are read, and the private area is atomic.
 unsafe impl<D> Sync for OwnedRequest<D> {}
 
-/// Reads a field of the C structure of an [`OwnedRequest`], and nothing else of it: the block layer
-/// may be writing to other fields, so that there is no reference to the whole.
+/// Reads one field of the C structure of an [`OwnedRequest`]. No reference to the whole structure
+/// is made, as the block layer may be writing to other fields.
 macro_rules! read {
     ($request:expr, $field:ident) => {
         // SAFETY: By the type invariant the request is live. The block layer does not write to the
@@ -141,7 +143,7 @@ macro_rules! read {
     };
 }
 
-/// What the operation of `cmd_flags` is.
+/// The operation in `cmd_flags`.
 #[inline]
 pub(super) fn op_of(cmd_flags: u32) -> Op {
     match cmd_flags & bindings::RNBD_REQ_OP_MASK {
@@ -160,11 +162,12 @@ impl<D> OwnedRequest<D> {
     ///
     /// # Safety
     ///
-    /// `raw` must not be null, be as the type invariant says, and nobody else may end it.
+    /// `raw` must not be null and must meet the type invariant, and no other code may end the
+    /// request.
     pub(super) unsafe fn from_raw(raw: *mut bindings::request) -> Self {
         // INVARIANT: By the safety requirement.
         Self {
-            // SAFETY: By the safety requirement it is not null.
+            // SAFETY: By the safety requirement the pointer is not null.
             raw: unsafe { NonNull::new_unchecked(raw) },
             _disk_data: PhantomData,
         }
@@ -182,8 +185,8 @@ impl<D> OwnedRequest<D> {
 
     fn private(&self) -> &Private {
         // SAFETY: A request of a tag set of this crate has a private area, which `init_request`
-        // prepared. It is not exited while the driver owns it, since freeing the set waits for its
-        // disks' requests.
+        // prepared. The request is not exited while the driver owns it, since freeing the set waits
+        // for its disks' requests.
         unsafe { private(self.raw.as_ptr()) }
     }
 
@@ -197,7 +200,7 @@ impl<D> OwnedRequest<D> {
         read!(self, cmd_flags) & flag != 0
     }
 
-    /// Someone waits for it: a read, or a write that is synchronous (C: `op_is_sync`).
+    /// Whether a task waits for the request: a read, or a synchronous write (C: `op_is_sync`).
     #[inline]
     pub fn is_sync(&self) -> bool {
         self.op() == Op::Read
@@ -206,26 +209,27 @@ impl<D> OwnedRequest<D> {
             )
     }
 
-    /// The data must be on the medium before the request ends.
+    /// Whether the data must be on the medium before the request ends.
     #[inline]
     pub fn is_fua(&self) -> bool {
         self.has_flag(bindings::RNBD_REQ_FUA)
     }
 
-    /// The write cache must be flushed first.
+    /// Whether the write cache must be flushed before the request.
     #[inline]
     pub fn is_preflush(&self) -> bool {
         self.has_flag(bindings::RNBD_REQ_PREFLUSH)
     }
 
-    /// Zeroed blocks must stay allocated.
+    /// Whether zeroed blocks must stay allocated.
     #[inline]
     pub fn is_nounmap(&self) -> bool {
         self.has_flag(bindings::RNBD_REQ_NOUNMAP)
     }
 
-    /// It is to fail rather than wait when the disk is away (C: `blk_noretry_request`): md and dm
-    /// go on with another disk then, and a read ahead is only left out.
+    /// Whether the request must fail rather than wait while the disk is unreachable (C:
+    /// `blk_noretry_request`). On such a failure md and dm go on with another disk, and a read
+    /// ahead is left out.
     #[inline]
     pub fn is_fail_fast(&self) -> bool {
         self.has_flag(bindings::RNBD_REQ_FAILFAST)
@@ -254,10 +258,10 @@ impl<D> OwnedRequest<D> {
         unsafe { (*bio).bi_ioprio }
     }
 
-    /// What the block layer has noted of the request's times; `None` without
-    /// [`TimedRequests`](super::timed_requests::TimedRequests) of its disk. Any context.
+    /// The times that the block layer has noted; `None` without
+    /// [`TimedRequests`](super::timed_requests::TimedRequests) of the disk. Any context.
     pub fn times(&self) -> Option<RequestTimes> {
-        // Zero until it is noted.
+        // The time is zero if it was not noted.
         let issued_ns = read!(self, io_start_time_ns);
         if issued_ns == 0 {
             return None;
@@ -282,7 +286,7 @@ impl<D> OwnedRequest<D> {
     }
 
     /// The tag: unique among the requests of the tag set that the driver owns, and less than the
-    /// set's queue depth.
+    /// queue depth of the set.
     #[inline]
     pub fn tag(&self) -> u32 {
         // A request that was given to `queue_rq` has a tag, which is not negative.
@@ -300,15 +304,15 @@ impl<D> OwnedRequest<D> {
     /// The disk's data.
     pub fn disk(&self) -> &D {
         let queue = read!(self, q);
-        // SAFETY: The queue lives as long as its requests; for its data see `HwQueue::disk`: the
-        // disk is not gone before all its requests have ended.
+        // SAFETY: The queue lives as long as its requests. Its data is that of `HwQueue::disk`,
+        // which stays until all requests of the disk have ended.
         unsafe { &*(*queue).queuedata.cast::<D>() }
     }
 
     /// Returns the request to the block layer.
     ///
-    /// Any context; in an interrupt's, [`Self::complete`] is the better choice. If a device may
-    /// still be using the request's pages this happens when it has finished.
+    /// Any context; in interrupt context [`Self::complete`] is better. If a device may still be
+    /// using the request's pages, the request is returned when the device has finished.
     #[inline]
     pub fn end(self, status: Status) {
         let this = ManuallyDrop::new(self);
@@ -316,7 +320,7 @@ impl<D> OwnedRequest<D> {
         if hold.load(ordering::Acquire) == HELD {
             let noted = ENDED | u32::from(status.as_raw()) << STATUS_SHIFT;
             if hold.cmpxchg(HELD, noted, ordering::Full).is_ok() {
-                // Whoever drops the hold ends the request.
+                // Dropping the hold ends the request.
                 return;
             }
         }
@@ -325,51 +329,52 @@ impl<D> OwnedRequest<D> {
         unsafe { bindings::blk_mq_end_request(this.raw.as_ptr(), status.as_raw()) };
     }
 
-    /// Hands the finished request to [`Operations::complete`], on the CPU it came from or one near
-    /// to it. Any context.
+    /// Hands the finished request to [`Operations::complete`], on the CPU from which it came or on
+    /// a near one. Any context.
     ///
     /// [`Operations::complete`]: super::operations::Operations::complete
     #[inline]
     pub fn complete(self, status: Status) {
         let status = u32::from(status.as_raw());
         self.private().completion.store(status, ordering::Relaxed);
-        // SAFETY: By the type invariant the request is started and ours; ownership goes to the
+        // SAFETY: By the type invariant the request is started and ours. The ownership goes to the
         // callback.
         unsafe { bindings::blk_mq_complete_request(self.into_raw()) };
     }
 
-    /// The status that [`Self::complete`] was given.
+    /// The argument of [`Self::complete`].
     pub(super) fn completion_status(&self) -> Status {
         Status::from_raw(self.private().completion.load(ordering::Relaxed) as u8)
     }
 
-    /// Makes the answer of `queue_rq` for a request that it does not take. With a status that
-    /// [`Status::is_retry`] the request comes again, with any other it fails: [`Status::OK`] is for
-    /// requests that were done, and taken as [`Status::IO_ERROR`]. One that stands for `EBUSY` is
-    /// taken as [`Status::RESOURCE`].
+    /// Makes the return value of `queue_rq` for a request that the driver does not take. If
+    /// [`Status::is_retry`] is true for `status` the request comes again; otherwise it fails.
+    /// [`Status::OK`] is taken as [`Status::IO_ERROR`], as the request was not done. The status of
+    /// `EBUSY` is taken as [`Status::RESOURCE`].
     pub fn refuse(self, status: Status) -> Refusal<D> {
         let status = match status {
             Status::OK => Status::IO_ERROR,
-            // With this the request only comes again when another one ends, if there is one.
+            // With `DEV_RESOURCE` the request only comes again when another request ends, and there
+            // may be none.
             Status::DEV_RESOURCE => Status::RESOURCE,
             status => status,
         };
-        // INVARIANT: Just seen to.
+        // INVARIANT: `OK` was just replaced.
         Refusal {
             request: self,
             status,
         }
     }
 
-    /// Gives the request back to the block layer, to come again some time later.
+    /// Gives the request back to the block layer, which offers it again later.
     ///
-    /// Not possible while a device may be using the request's pages: the handle is returned.
-    /// Any context.
+    /// While a device may be using the request's pages this is not possible: then the handle is
+    /// returned. Any context.
     pub fn requeue(self) -> Result<(), Self> {
         if self.is_held() {
             return Err(self);
         }
-        // SAFETY: By the type invariant the request is started and ours; ownership goes to the
+        // SAFETY: By the type invariant the request is started and ours. The ownership goes to the
         // block layer.
         unsafe { bindings::blk_mq_requeue_request(self.into_raw(), true) };
         Ok(())
@@ -399,8 +404,8 @@ pub struct Refusal<D> {
 }
 
 impl<D> Refusal<D> {
-    /// Does with the request what the block layer would do, if that has given it up already: lets
-    /// it come again, or fails it. Any context.
+    /// Treats the request as the block layer would treat the refusal: requeues the request, or
+    /// fails it. For use after `queue_rq` has returned. Any context.
     #[cold]
     pub fn give_back(self) {
         let Self { request, status } = self;
@@ -412,16 +417,17 @@ impl<D> Refusal<D> {
         }
     }
 
-    /// What to answer to the block layer, which asked about `expected`.
+    /// The status for the block layer as the result of a `queue_rq` of `expected`.
     pub(super) fn hand_back(self, expected: *mut bindings::request) -> Status {
         let Self { request, status } = self;
         if request.raw.as_ptr() == expected && !request.is_held() {
             let _ = request.into_raw();
-            // By the type invariant the block layer does not take it for a success.
+            // By the type invariant the status is not a success.
             return status;
         }
-        // Another request than the one asked about, or one that a device is still using: it can
-        // only be ended. The one asked about is somewhere else, and not refused.
+        // This is another request than `expected`, or a device is still using its pages. Then it
+        // can only be ended. `expected` itself is not refused: it has another owner, or is ended
+        // here.
         request.end(if status.is_retry() {
             Status::IO_ERROR
         } else {
@@ -431,32 +437,32 @@ impl<D> Refusal<D> {
     }
 }
 
-/// Keeps a request, and so the pages of its data, from being given back to the block layer while
-/// a device may use them. Dropping it may end the request; any context.
+/// Keeps a request, and so the pages of its data, from being given back to the block layer while a
+/// device may use the pages. Dropping the hold may end the request. Any context.
 ///
 /// # Invariants
 ///
-/// `raw` is a request of a tag set of this crate whose `hold` is `HELD` or `ENDED`, and this is
-/// its only hold. So it has not been ended.
+/// `raw` is a request of a tag set of this crate. Its `hold` is `HELD` or `ENDED`, and this value
+/// is its only hold. So the request has not been ended.
 pub(crate) struct DataHold {
     raw: NonNull<bindings::request>,
 }
 
-// SAFETY: A hold only does atomic operations and ends the request, which any thread may.
+// SAFETY: A hold only does atomic operations and ends the request, which is allowed in any task.
 unsafe impl Send for DataHold {}
 // SAFETY: A shared reference gives access to nothing.
 unsafe impl Sync for DataHold {}
 
 impl DataHold {
-    /// Holds the request; `None` if it is held already.
+    /// Holds the request; `None` if there is a hold already.
     pub(crate) fn new<D>(request: &mut OwnedRequest<D>) -> Option<Self> {
         let hold = &request.private().hold;
         if hold.load(ordering::Acquire) != IDLE {
             return None;
         }
-        // Only the request's owner, which is borrowed exclusively here, changes `IDLE`.
+        // Only the owner of the request changes `IDLE`, and the owner is borrowed exclusively here.
         hold.store(HELD, ordering::Relaxed);
-        // INVARIANT: Just made `HELD`, by us.
+        // INVARIANT: `hold` was just changed from `IDLE` to `HELD`.
         Some(Self { raw: request.raw })
     }
 }
@@ -469,7 +475,8 @@ impl Drop for DataHold {
         if let Err(noted) = hold.cmpxchg(HELD, IDLE, ordering::Full) {
             hold.store(IDLE, ordering::Relaxed);
             let status = (noted >> STATUS_SHIFT) as bindings::blk_status_t;
-            // SAFETY: The owner gave the request up when it noted the status, for us to end.
+            // SAFETY: The owner gave the request up when it noted the status, so the request is to
+            // be ended here.
             unsafe { bindings::blk_mq_end_request(self.raw.as_ptr(), status) };
         }
     }

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Persistent reservations of a disk, as the block layer asks a driver for them.
+//! Persistent reservations of a disk: the requests of the block layer to a driver.
 //!
-//! For a program, `block/ioctl.c` has checked that it may ask, and that the disk is no partition.
-//! Callers in the kernel (dm, nfsd, the SCSI target) check for themselves; a partition stands for
-//! its whole disk then, as with `drivers/scsi/sd.c`.
+//! If the caller is a program, `block/ioctl.c` has checked the permission, and that the device is
+//! not a partition. Callers in the kernel (dm, nfsd, the SCSI target) check for themselves. For
+//! them a partition means its whole disk, as in `drivers/scsi/sd.c`.
 //!
 //! C header: [`include/linux/pr.h`](srctree/include/linux/pr.h)
 
 use crate::prelude::*;
 
-/// A change of which machines may use a disk. Keys and types (C: `enum pr_type`) are as the user
-/// wrote them.
+/// A change of the reservation or the registrations of a disk. Keys and types (C: `enum pr_type`)
+/// come from the user, unchecked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Registers a key, changes or removes it.
+    /// Registers, changes or removes a key.
     Register {
         /// The caller's key, 0 if it has none.
         old: u64,
-        /// The key to have, 0 for none.
+        /// The new key, 0 for none.
         new: u64,
-        /// Whatever key the caller has, `old` is not looked at.
+        /// Whether `old` is ignored, so that the caller's present key does not matter.
         ignore_key: bool,
     },
     /// Takes the reservation.
@@ -29,26 +29,26 @@ pub enum Change {
         key: u64,
         /// The type.
         kind: u32,
-        /// The user asks that `key` is not looked at.
+        /// Whether the user asks that `key` is ignored.
         ignore_key: bool,
     },
     /// Gives the reservation up.
     Release {
         /// The caller's key.
         key: u64,
-        /// The type of the reservation that there is.
+        /// The type of the present reservation.
         kind: u32,
     },
-    /// Removes the registrants with a key, and takes their reservation.
+    /// Removes the registrants with a given key, and takes their reservation.
     Preempt {
-        /// The caller's key: `drivers/scsi/sd.c` and `drivers/nvme/host/pr.c` give it for
-        /// `old_key`.
+        /// The caller's key: the argument `old_key`, as in `drivers/scsi/sd.c` and
+        /// `drivers/nvme/host/pr.c`.
         key: u64,
         /// The key to remove.
         victim: u64,
-        /// The type of the reservation that is taken.
+        /// The type of the new reservation.
         kind: u32,
-        /// The victims' requests are to be aborted.
+        /// Whether the requests of the removed registrants must be aborted.
         abort: bool,
     },
     /// Removes the reservation and all registrants.
@@ -69,16 +69,16 @@ pub struct Held {
     pub kind: u32,
 }
 
-/// How many keys are registered with a disk.
+/// The number of keys that are registered with a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// The number of changes of keys.
     pub generation: u32,
-    /// The number of keys, whether or not there was room for them.
+    /// The number of all keys, also if not all of them fitted.
     pub count: u32,
 }
 
-/// Why nothing was done.
+/// The reason for which nothing was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// The reservation of another machine forbids it (`PR_STS_RESERVATION_CONFLICT`).

@@ -22,7 +22,7 @@ use crate::{
     prelude::*, //
 };
 
-/// What a callback returns: 0, a positive `enum pr_status`, or a negative error number.
+/// The return value of a callback: 0, a positive `enum pr_status`, or a negative error number.
 fn to_raw(result: Result<(), Failure>) -> c_int {
     match result {
         Ok(()) => 0,
@@ -32,8 +32,8 @@ fn to_raw(result: Result<(), Failure>) -> c_int {
     }
 }
 
-/// Whether `PR_FL_IGNORE_KEY` is set. `EOPNOTSUPP` for other flags, as of `drivers/scsi/sd.c`:
-/// callers in the kernel do not come by `block/ioctl.c`, which checks them.
+/// Whether `PR_FL_IGNORE_KEY` is set. `EOPNOTSUPP` for other flags, as in `drivers/scsi/sd.c`.
+/// `block/ioctl.c` checks the flags as well, but not for callers in the kernel.
 fn ignore_key_of(flags: u32) -> Result<bool> {
     match flags {
         0 => Ok(false),
@@ -46,7 +46,7 @@ fn ignore_key_of(flags: u32) -> Result<bool> {
 pub(super) const fn table<O: Operations>() -> *const kernel::bindings::pr_ops {
     if O::HAS_CHANGE_RESERVATION && O::HAS_RESERVATION && O::HAS_RESERVATION_KEYS {
         let ops: &'static bindings::pr_ops = &Table::<O>::OPS;
-        // The kernel crate has the structure by name only.
+        // The kernel crate declares the structure without its fields, hence the cast.
         (&raw const *ops).cast()
     } else {
         ptr::null()
@@ -74,7 +74,8 @@ impl<O: Operations> Table<O> {
     /// `bdev` is a device of a disk of `O` that the caller of the callback has open, for as long as
     /// the result is used.
     unsafe fn disk<'a>(bdev: *mut bindings::block_device) -> &'a O::DiskData {
-        // SAFETY: By the safety requirement; each opening holds an `Arc` of the data.
+        // SAFETY: By the safety requirement the disk is open, and each opener holds an `Arc` of the
+        // data.
         unsafe { &*(*(*bdev).bd_disk).private_data.cast::<O::DiskData>() }
     }
 
@@ -88,7 +89,8 @@ impl<O: Operations> Table<O> {
 
     /// # Safety
     ///
-    /// Only for the block layer, with a device of a disk of `O` that the caller has open.
+    /// Only to be called by the block layer, with a device of a disk of `O` that the caller has
+    /// open.
     unsafe extern "C" fn register(
         bdev: *mut bindings::block_device,
         old: u64,
@@ -172,16 +174,16 @@ impl<O: Operations> Table<O> {
 
     /// # Safety
     ///
-    /// As for [`Self::register`]; behind `info` there is room for the `num_keys` keys that it says,
-    /// and nobody else uses either.
+    /// As for [`Self::register`]. Behind `info` there is room for `num_keys` keys. No other code
+    /// uses `info` and that room.
     unsafe extern "C" fn read_keys(
         bdev: *mut bindings::block_device,
         info: *mut bindings::pr_keys,
     ) -> c_int {
         // SAFETY: By the safety requirement.
         let (disk, room) = unsafe { (Self::disk(bdev), (*info).num_keys) };
-        // SAFETY: By the safety requirement there are so many keys behind the structure, which
-        // nobody else uses.
+        // SAFETY: By the safety requirement there is room for `room` keys behind the structure,
+        // which no other code uses.
         let keys = unsafe {
             let first = (&raw mut (*info).keys).cast::<u64>();
             slice::from_raw_parts_mut(first, room as usize)
@@ -197,7 +199,7 @@ impl<O: Operations> Table<O> {
 
     /// # Safety
     ///
-    /// As for [`Self::register`]; `held` is valid and nobody else uses it.
+    /// As for [`Self::register`]. `held` is valid, and no other code uses it.
     unsafe extern "C" fn read_reservation(
         bdev: *mut bindings::block_device,
         held: *mut bindings::pr_held_reservation,

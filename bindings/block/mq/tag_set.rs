@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The set of requests that the disks of a driver share. Would extend `kernel::block::mq::tag_set`.
+//! Tag sets: the requests that disks of a driver share. Would extend `kernel::block::mq::tag_set`.
 
 use super::{
     operations::{
@@ -26,18 +26,19 @@ use kernel::{
 pub struct TagSetParams {
     /// The number of requests, over all queues and disks.
     pub queue_depth: u32,
-    /// The number of queues that the CPUs share out, at least one.
+    /// The number of queues to which the CPUs are assigned; at least one.
     pub nr_queues: u32,
-    /// The number of queues whose requests are polled for; may be zero. They follow the others.
+    /// The number of polled queues; may be zero. Their numbers follow those of the `nr_queues`
+    /// queues.
     pub nr_poll_queues: u32,
 }
 
 /// A set of requests with tags that are unique over all its queues and disks.
 ///
-/// The disks share the tags fairly. Requests of several kinds go through the same queues (as C:
-/// reads and writes share), polled ones through queues of their own.
+/// The disks share the tags fairly. Reads and writes go through the same queues, as in the C
+/// module; polled requests go through queues of their own.
 ///
-/// Dropping it sleeps. Every disk keeps its set.
+/// Dropping the set sleeps. Every disk holds a reference to its set.
 ///
 /// # Invariants
 ///
@@ -75,8 +76,8 @@ impl<O: Operations> TagSet<O> {
                     data,
                 },
                 inner <- Opaque::try_ffi_init(|inner: *mut bindings::blk_mq_tag_set| {
-                    // SAFETY: `inner` is the field of that name of a `TagSet<O>`, whose data is
-                    // initialized, as it is declared before.
+                    // SAFETY: `inner` is the field of that name of a `TagSet<O>`. The field `data`
+                    // is initialized, as it is declared before.
                     let data = unsafe {
                         let this = inner.byte_sub(offset_of!(Self, inner)).cast::<Self>();
                         &raw mut (*this).data
@@ -88,8 +89,8 @@ impl<O: Operations> TagSet<O> {
                         queue_depth: params.queue_depth,
                         cmd_size,
                         numa_node: bindings::NUMA_NO_NODE,
-                        // Tags are unique over all queues. No scheduler unless one is asked for,
-                        // as for a set with several queues of their own.
+                        // Tags are unique over all queues. By default there is no I/O scheduler, as
+                        // for a set whose queues have tags of their own.
                         flags: bindings::BLK_MQ_F_TAG_HCTX_SHARED
                             | bindings::BLK_MQ_F_NO_SCHED_BY_DEFAULT,
                         driver_data: data.cast(),
@@ -105,8 +106,8 @@ impl<O: Operations> TagSet<O> {
         )
     }
 
-    /// The number of requests; less than asked for if the block layer's limit (10240) or short
-    /// memory made it so.
+    /// The number of requests. Less than [`TagSetParams::queue_depth`] if the block layer's limit
+    /// (10240) or lack of memory reduced it.
     pub fn queue_depth(&self) -> u32 {
         // SAFETY: By the type invariant the set is initialized; the field does not change.
         unsafe { (*self.inner.get()).queue_depth }
@@ -120,8 +121,9 @@ impl<O: Operations> TagSet<O> {
 #[pinned_drop]
 impl<O: Operations> PinnedDrop for TagSet<O> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `blk_mq_alloc_tag_set` made the set, and nobody frees it twice. Every disk holds
-        // a reference to its set and gives it up when its queue does not use the set any more.
+        // SAFETY: `blk_mq_alloc_tag_set` made the set, and only this destructor frees it. Every
+        // disk holds a reference to its set, and gives that up only when its queue does not use the
+        // set any more.
         unsafe { bindings::blk_mq_free_tag_set(self.inner.get()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Has the block layer note the times of a disk's requests.
+//! Makes the block layer note the times of a disk's requests.
 //!
 //! Would extend `kernel::block::mq::gen_disk`.
 //!
@@ -14,9 +14,9 @@ use super::{
 };
 use crate::bindings;
 
-/// While there is one, the requests of a disk have
-/// [times](super::request::OwnedRequest::times). It keeps the disk from being removed, so dropping
-/// it sleeps if nobody else has the disk.
+/// While this value exists, the requests of the disk have
+/// [times](super::request::OwnedRequest::times). It holds the disk, so dropping it removes the
+/// disk, and sleeps, if there is no other holder.
 ///
 /// # Invariants
 ///
@@ -29,20 +29,20 @@ pub struct TimedRequests<O: Operations> {
 }
 
 impl<O: Operations> TimedRequests<O> {
-    /// For the requests of `disk` that begin from now on, and perhaps for some that are under way.
-    /// Any context.
+    /// Begins to note times, for requests of `disk` that begin from now on, and possibly for some
+    /// in flight. Any context.
     pub fn new(disk: Arc<GenDisk<O>>) -> Self {
         // SAFETY: The queue exists as long as the disk, and has the statistics that all queues of
         // tag sets have.
         let was_set = unsafe { bindings::rnbd_helper_times_begin(disk.queue()) };
-        // INVARIANT: This was the call.
+        // INVARIANT: The call above returned `was_set`.
         Self { disk, was_set }
     }
 }
 
 impl<O: Operations> Drop for TimedRequests<O> {
     fn drop(&mut self) {
-        // SAFETY: As in `new`; by the type invariant this ends what that has begun.
+        // SAFETY: As in `new`. By the type invariant this ends that call's effect.
         unsafe { bindings::rnbd_helper_times_end(self.disk.queue(), self.was_set) };
     }
 }
