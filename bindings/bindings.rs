@@ -2,8 +2,7 @@
 
 //! Raw bindings of the RDMA headers and of the helpers of this folder.
 //!
-//! Everything of the kernel crate's own bindings is in scope too, so that a type has one
-//! definition wherever it is used.
+//! The kernel crate's own bindings are in scope, too, so that a type has only one definition.
 
 #![allow(
     clippy::all,
@@ -29,7 +28,7 @@ use pin_init::{
     Zeroable, //
 };
 
-// bindgen does not derive this for its own type.
+// bindgen does not derive `Zeroable` for its own type.
 // SAFETY: `__BindgenBitfieldUnit<Storage>` is a newtype around `Storage`.
 unsafe impl<Storage> Zeroable for __BindgenBitfieldUnit<Storage> where Storage: Zeroable {}
 

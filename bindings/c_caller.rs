@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions of ours that modules in C call.
+//! Functions that modules in C call.
 //!
-//! A caller in C hands in pointers, and has promised by a C header what they are. Here they become
-//! types that can only be used as that header allows, so that the functions themselves are safe
+//! A caller in C passes pointers, and by the C header has promised what they point to. Here they
+//! become types that can only be used as that header allows, so the functions themselves are safe
 //! code. [`export_to_c!`](crate::export_to_c) makes the functions of a header.
 //!
-//! # What a header promises its callers
+//! # Promises of a header to its callers
 //!
-//! Two things belong to a caller in C for longer than a call, and no type can see when that ends:
+//! Two promises of a header last longer than a call, and no type can express their end:
 //!
-//! - a callback ([`NumberCallback`], [`ValueCallback`], [`ServerCallbacks`]) may be called until
-//!   the function of the header that ends it has returned, or once;
-//! - memory is lent: that of a [`LentList`] to us, until its request is confirmed, and
-//!   [`CallbackMemory`] to the caller, until the caller responds.
+//! - A callback ([`NumberCallback`], [`ValueCallback`], [`ServerCallbacks`]) is not called any more
+//!   after the function of the header that ends it has returned, or after it was called once.
+//! - Lent memory is not used any more after its loan has ended. The memory of a [`LentList`] is
+//!   lent to the callee until its request is confirmed. [`CallbackMemory`] is lent to the caller
+//!   until the caller responds.
 //!
-//! The crate that makes the header's functions keeps to these two, and says where it does.
+//! The crate that implements the header's functions keeps these promises, and documents where.
 
 mod address;
 mod argument;
@@ -65,8 +66,8 @@ pub use memory::{
     Vectors, //
 };
 
-/// Makes functions that modules in C call: each turns its arguments into [`FromC`] types and calls
-/// a safe function with them.
+/// Makes functions that modules in C call. Each function converts its arguments to [`FromC`] types
+/// and calls a safe function with them.
 ///
 /// ```ignore
 /// kernel_ext::export_to_c! {
@@ -78,9 +79,10 @@ pub use memory::{
 /// }
 /// ```
 ///
-/// The crate that uses this has a C header with the same functions, which asks of callers what the
-/// types ask for, and keeps what [the header promises](crate::c_caller) them. The functions are
-/// exported by a C file of the crate, which compares the structures of both, too.
+/// The crate that uses this macro has a C header with the same functions. The header requires of
+/// callers what the types require, and the crate keeps [the promises of the
+/// header](crate::c_caller). A C file of the crate exports the functions, and checks that the
+/// structures of C and Rust are equal.
 #[macro_export]
 macro_rules! export_to_c {
     ($(
@@ -98,7 +100,8 @@ macro_rules! export_to_c {
         unsafe extern "C" fn $name($($($raw: $raw_type),+),+) $(-> $result)? {
             let call = $crate::c_caller::Call::new();
             $(
-                // SAFETY: The caller has promised it, by the header of this function.
+                // SAFETY: By the header of this function the caller promises the requirements of
+                // the type.
                 let $argument = unsafe {
                     <$type as $crate::c_caller::FromC<'_>>::from_c(($($raw,)+), &call)
                 };

@@ -4,9 +4,9 @@
 //!
 //! Would be: nothing. Code that depends on the kernel's version is in this file and folder, in
 //! `compat.h`, `compat.c` and `bindgen_parameters_before_7.3`; `Documentation/kernels.md` lists it.
-//! The rest of the crate is written for the newest kernel, and uses what is exported from here.
-//! Kbuild sets `SINCE_7_3` for kernel 7.3 and later. When a kernel is dropped, the code for it is
-//! deleted.
+//! The rest of the crate is written for the newest kernel, and uses the items that this module
+//! exports. Kbuild sets `SINCE_7_3` for kernel 7.3 and later. When a kernel is dropped, the code
+//! for it is deleted.
 
 #[cfg(not(SINCE_7_3))]
 pub(crate) mod errno;
@@ -22,12 +22,12 @@ pub(crate) const fn this_module<M: ModuleMetadata>() -> *mut bindings::module {
     M::THIS_MODULE.as_ptr()
 }
 
-/// The `THIS_MODULE` of the module that this is compiled into: that of `M`, or one that depends on
-/// it.
+/// The `THIS_MODULE` of the module into which this function is compiled: of `M`, or of a module
+/// that depends on `M`.
 ///
 /// Before 7.3 the kernel crate does not tell which module `M` is. This function is generic over a
-/// type of the driver, so the compiler makes it in the driver's crate, or in a crate that uses the
-/// driver. `__this_module` is then that crate's.
+/// type of the driver, so it is compiled in the driver's crate, or in a crate that uses the driver,
+/// and `__this_module` is that of this crate.
 #[cfg(not(SINCE_7_3))]
 #[expect(clippy::extra_unused_type_parameters)]
 pub(crate) const fn this_module<M: ModuleMetadata>() -> *mut bindings::module {
@@ -46,12 +46,13 @@ pub(crate) fn smp_mb() {
 #[cfg(SINCE_7_3)]
 pub use kernel::sync::rcu::synchronize_rcu;
 
-/// Waits until all RCU read sections that have begun have ended. Sleeps; not to be called in a read
-/// section, where it would wait for its own caller.
+/// Waits until all RCU read sections that have begun have ended. Sleeps. Must not be called in a
+/// read section, where it would wait for its own caller.
 #[cfg(not(SINCE_7_3))]
 pub fn synchronize_rcu() {
-    // SAFETY: The function has no requirement of memory. Where sleeping is not allowed the kernel
-    // reports it, or the machine stops; the kernel crate's function is safe for the same reason.
+    // SAFETY: The function has no memory safety requirement. If it is called where sleeping is not
+    // allowed, the kernel reports that, or the machine stops. The kernel crate's function is safe
+    // for the same reason.
     unsafe { bindings::synchronize_rcu() };
 }
 

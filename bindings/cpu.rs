@@ -16,9 +16,9 @@ pub fn online_cpus() -> u32 {
     unsafe { bindings::rnbd_helper_num_online_cpus() }
 }
 
-/// The CPU that this runs on; less than [`nr_cpu_ids`].
+/// The CPU on which the caller runs; less than [`nr_cpu_ids`].
 ///
-/// It may be another one by the time the caller looks, unless preemption is off.
+/// Unless preemption is off, the caller may be on another CPU by the time it uses the number.
 #[inline]
 pub fn current_cpu() -> u32 {
     kernel::cpu::CpuId::current().as_u32()

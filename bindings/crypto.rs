@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Codes that prove that a message was made by somebody who has a key.
+//! Message authentication codes: proof that the sender of a message has a key.
 //!
 //! Would be: `rust/kernel/crypto.rs`.
 //!
@@ -12,12 +12,12 @@ use crate::bindings;
 /// The size of a code in bytes.
 pub const HMAC_SHA256_SIZE: usize = 32;
 
-/// The HMAC-SHA-256 of `data` under `key`, of any lengths (C: `hmac_sha256_usingrawkey()`). Any
-/// context.
+/// The HMAC-SHA-256 of `data` under `key` (C: `hmac_sha256_usingrawkey()`). Both may have any
+/// length. Any context.
 pub fn hmac_sha256(key: &[u8], data: &[u8]) -> [u8; HMAC_SHA256_SIZE] {
     let mut code = [0; HMAC_SHA256_SIZE];
-    // SAFETY: The slices are valid for reads of their lengths, and the code has the size that is
-    // written (`SHA256_DIGEST_SIZE`).
+    // SAFETY: The slices are valid for reads of their lengths, and `code` has room for the result
+    // (`SHA256_DIGEST_SIZE`).
     unsafe {
         bindings::rnbd_helper_hmac_sha256(
             key.as_ptr(),
@@ -30,11 +30,11 @@ pub fn hmac_sha256(key: &[u8], data: &[u8]) -> [u8; HMAC_SHA256_SIZE] {
     code
 }
 
-/// Whether both are the same; how long that takes says only whether their lengths are (C:
-/// `crypto_memneq()`). Any context.
+/// Whether both slices are equal. The time that this takes only depends on their lengths, not on
+/// their bytes (C: `crypto_memneq()`). Any context.
 pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len()
-        // SAFETY: Both are valid for reads of that length.
+        // SAFETY: Both slices are valid for reads of that length.
         && !unsafe {
             bindings::rnbd_helper_crypto_memneq(one.as_ptr(), other.as_ptr(), one.len())
         }

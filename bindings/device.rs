@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device model; would extend `kernel::device`.
+//! The device model. Would extend `kernel::device`.
 
 pub mod class;
 pub mod misc;

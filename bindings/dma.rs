@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which way data goes.
+//! The direction of DMA.
 //!
 //! Would extend: `rust/kernel/dma.rs`.
 
@@ -11,21 +11,22 @@ use crate::{
 
 /// How a device accesses memory that is mapped for it (C: `enum dma_data_direction`).
 ///
-/// Unlike that of the kernel crate it always is one that memory can be mapped with: for `DMA_NONE`
-/// the DMA API stops the machine.
+/// Memory can be mapped with each of these directions. The kernel crate's type also has `DMA_NONE`,
+/// for which the DMA API stops the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub enum Direction {
-    /// It reads and writes.
+    /// The device reads and writes.
     Bidirectional = dma_data_direction::BIDIRECTIONAL,
-    /// It reads.
+    /// The device reads.
     ToDevice = dma_data_direction::TO_DEVICE,
-    /// It writes.
+    /// The device writes.
     FromDevice = dma_data_direction::FROM_DEVICE,
 }
 
 impl Direction {
-    /// Whether memory that may be accessed in this way may be accessed as `other` says.
+    /// Whether memory that may be accessed in direction `self` may be accessed in direction
+    /// `other`.
     #[inline(always)]
     pub(crate) fn permits(self, other: Self) -> bool {
         self == Self::Bidirectional || self == other

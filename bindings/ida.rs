@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Small numbers, each given to one holder at a time.
+//! Allocation of small numbers. Each number has one holder at a time.
 //!
-//! Would be: `rust/kernel/ida.rs`. `rust/kernel/id_pool.rs` has no lock and has to be grown by
-//! hand.
+//! Would be: `rust/kernel/ida.rs`. `rust/kernel/id_pool.rs` has no lock, and its user has to grow
+//! it.
 //!
 //! C header: [`include/linux/idr.h`](srctree/include/linux/idr.h)
 
@@ -33,11 +33,11 @@ unsafe impl Send for Ida {}
 unsafe impl Sync for Ida {}
 
 impl Ida {
-    /// Makes a source of which no number is taken.
+    /// Makes a source of numbers, all of them free.
     pub fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
-                // SAFETY: The place is valid for writing, and pinned.
+                // SAFETY: `inner` is valid for writing, and pinned.
                 inner <- Opaque::ffi_init(|inner| unsafe {
                     bindings::rnbd_helper_ida_init(inner)
                 }),
@@ -48,9 +48,9 @@ impl Ida {
 
     /// Takes the smallest free number of at most `max`.
     ///
-    /// `ENOSPC` if there is none, `ENOMEM`. Sleeps.
+    /// `ENOSPC` if no number is free, `ENOMEM`. Sleeps.
     pub fn allocate(self: &Arc<Self>, max: u32) -> Result<IdaNumber> {
-        // SAFETY: `inner` is initialised since this was made.
+        // SAFETY: By the type invariant `inner` is initialised.
         let number =
             unsafe { bindings::ida_alloc_range(self.inner.get(), 0, max, bindings::GFP_KERNEL) };
         // INVARIANT: The number was just taken for this value.
@@ -64,12 +64,13 @@ impl Ida {
 #[pinned_drop]
 impl PinnedDrop for Ida {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `inner` is initialised. No number is taken: each keeps the source alive.
+        // SAFETY: `inner` is initialised. No number is taken, as each `IdaNumber` keeps the source
+        // alive.
         unsafe { bindings::ida_destroy(self.inner.get()) };
     }
 }
 
-/// A number that is taken; free again when dropped, in any context.
+/// An allocated number. Dropping it frees the number, in any context.
 ///
 /// # Invariants
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Secrets that user space has given to the kernel.
+//! Keyrings: secrets that user space has given to the kernel.
 //!
 //! Would be: `rust/kernel/key.rs`.
 //!
@@ -20,7 +20,7 @@ use crate::{
 ///
 /// # Invariants
 ///
-/// The pointer is to a keyring, of which this has a reference.
+/// The pointer is to a keyring, and this value has a reference to it.
 pub struct Keyring(NonNull<bindings::key>);
 
 // SAFETY: The reference may be given back in any task.
@@ -33,7 +33,8 @@ impl Keyring {
     /// The keyring of the user root of the initial user namespace (`@u` of a process of root).
     /// Sleeps.
     ///
-    /// It is made if there is none. It stays the same as long as somebody has a reference.
+    /// The keyring is made if it does not exist. It stays the same as long as there is a reference
+    /// to it.
     pub fn of_root() -> Result<Self> {
         // SAFETY: The function has no requirements.
         let keyring = from_err_ptr(unsafe { bindings::rnbd_helper_root_user_keyring() })?;
@@ -41,11 +42,11 @@ impl Keyring {
         Ok(Self(NonNull::new(keyring).ok_or(ENOKEY)?))
     }
 
-    /// Copies the secret of the key of type `logon` with this description, which user space cannot
-    /// read, to the beginning of `out`; returns its length. Sleeps.
+    /// Copies the secret of the `logon` key with this description to the beginning of `out`, and
+    /// returns the length of the secret. User space cannot read a `logon` key. Sleeps.
     ///
-    /// `ENOKEY` if there is no such key, `EKEYEXPIRED` and `EKEYREVOKED` if it is no longer valid,
-    /// `EMSGSIZE` if it is longer than `out`.
+    /// `ENOKEY` if there is no such key, `EKEYEXPIRED` and `EKEYREVOKED` if the key is no longer
+    /// valid, `EMSGSIZE` if the secret is longer than `out`.
     pub fn read_logon_key(&self, description: &CStr, out: &mut [u8]) -> Result<usize> {
         // SAFETY: By the type invariant the keyring is valid; the description ends with a NUL, and
         // `out` is valid for writes of its length.
@@ -61,7 +62,7 @@ impl Keyring {
             Ok(len) => Ok(len),
             Err(_) => {
                 let error = Error::from_errno(i32::try_from(len)?);
-                // What the search says if it has found nothing at all.
+                // The search returns `EAGAIN` if it has found nothing at all.
                 Err(if error == EAGAIN { ENOKEY } else { error })
             }
         }
@@ -70,7 +71,7 @@ impl Keyring {
 
 impl Drop for Keyring {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant this has a reference, which is given back once.
+        // SAFETY: By the type invariant this value has a reference, which is given back once.
         unsafe { bindings::rnbd_helper_key_put(self.0.as_ptr()) };
     }
 }

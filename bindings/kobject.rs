@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Kernel objects: what directories of sysfs stand for.
+//! Kernel objects: each directory of sysfs belongs to one.
 //!
 //! Would be: `rust/kernel/kobject.rs`, which the kernel crate does not have.
 //!
@@ -33,10 +33,10 @@ pub struct Kobject(Opaque<bindings::kobject>);
 // SAFETY: Kobjects may be used and released by any task that may sleep.
 unsafe impl Send for Kobject {}
 
-// SAFETY: As above; the functions used here synchronise among themselves.
+// SAFETY: As above. The functions that are used here synchronise among themselves.
 unsafe impl Sync for Kobject {}
 
-// SAFETY: The count of the kobject is what keeps it.
+// SAFETY: A kobject is freed only when its count is zero.
 unsafe impl AlwaysRefCounted for Kobject {
     fn inc_ref(&self) {
         // SAFETY: `self` is valid, so there is a reference.
@@ -56,7 +56,7 @@ impl Kobject {
     ///
     /// `raw` must be an initialised kobject with a reference that lasts for `'a`.
     pub(crate) unsafe fn from_raw<'a>(raw: *mut bindings::kobject) -> &'a Self {
-        // SAFETY: By the safety requirement; the type is transparent.
+        // SAFETY: By the safety requirement, and the type is transparent.
         unsafe { &*raw.cast() }
     }
 
@@ -65,7 +65,7 @@ impl Kobject {
         self.0.get()
     }
 
-    /// Whether there is something called `name` in the object's directory. Sleeps.
+    /// Whether the object's directory has an entry called `name`. Sleeps.
     ///
     /// # Safety
     ///
@@ -80,20 +80,20 @@ impl Kobject {
         let found = unsafe {
             bindings::kernfs_find_and_get_ns(directory, name.as_char_ptr(), core::ptr::null())
         };
-        // SAFETY: It is null, which is allowed, or comes with a reference that ends here.
+        // SAFETY: The pointer is null, which is allowed, or comes with a reference that ends here.
         unsafe { bindings::kernfs_put(found) };
         !found.is_null()
     }
 }
 
-/// Something that has a directory in sysfs.
+/// An object that has a directory in sysfs.
 ///
 /// # Safety
 ///
 /// While the function given to [`AsKobject::with_kobject`] runs, the kobject must be valid and in
 /// sysfs, and must not be removed from it.
 pub unsafe trait AsKobject {
-    /// Does something with the kobject; `None` if it has been removed from sysfs.
+    /// Calls `run` with the kobject; `None` if the object has been removed from sysfs.
     ///
     /// Sleeps. `run` must not remove the object.
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R>;
@@ -101,18 +101,18 @@ pub unsafe trait AsKobject {
 
 /// The directory of the module `M` (`/sys/module/<module>/`).
 ///
-/// What is made in it has to be gone when the module is.
+/// Objects in the directory must be removed before the module is unloaded.
 pub struct ModuleDirectory<M>(PhantomData<M>);
 
 impl<M: ModuleMetadata> ModuleDirectory<M> {
-    /// That of `M`.
+    /// The directory of `M`.
     pub const fn new() -> Self {
         Self(PhantomData)
     }
 }
 
-// SAFETY: A module is in sysfs before its `init` runs and until its `exit` has run. Code that can
-// name `M` is part of that module or of one that depends on it, and runs at no other time.
+// SAFETY: A module is in sysfs from before its `init` runs until its `exit` has run. Code that can
+// name `M` is part of that module or of a module that depends on it, and runs at no other time.
 unsafe impl<M: ModuleMetadata> AsKobject for ModuleDirectory<M> {
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
         let module = NonNull::new(compat::this_module::<M>())?;
@@ -122,7 +122,7 @@ unsafe impl<M: ModuleMetadata> AsKobject for ModuleDirectory<M> {
     }
 }
 
-/// Something that a link in sysfs can lead to; it may be removed from sysfs at any time.
+/// An object to which a link in sysfs can lead. The object may be removed from sysfs at any time.
 ///
 /// # Safety
 ///
@@ -132,14 +132,14 @@ pub unsafe trait LinkTarget {
     fn target(&self) -> ARef<Kobject>;
 }
 
-/// Events that user space can be told of.
+/// Events of which user space can be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uevent {
-    /// The object is there (`KOBJ_ADD`).
+    /// The object was added (`KOBJ_ADD`).
     Add,
-    /// The object is going (`KOBJ_REMOVE`).
+    /// The object is being removed (`KOBJ_REMOVE`).
     Remove,
-    /// Something about the object changed (`KOBJ_CHANGE`).
+    /// The object has changed (`KOBJ_CHANGE`).
     Change,
     /// The object can be used (`KOBJ_ONLINE`).
     Online,
@@ -149,7 +149,7 @@ pub enum Uevent {
 
 /// Tells user space of an event of `object` (`kobject_uevent`).
 ///
-/// Sleeps. `ENODEV` if the object was removed; other errors are of the delivery.
+/// Sleeps. `ENODEV` if the object was removed. Other errors are those of the delivery.
 pub fn uevent(object: &impl AsKobject, event: Uevent) -> Result {
     let action = match event {
         Uevent::Add => bindings::kobject_action_KOBJ_ADD,
@@ -159,15 +159,15 @@ pub fn uevent(object: &impl AsKobject, event: Uevent) -> Result {
         Uevent::Offline => bindings::kobject_action_KOBJ_OFFLINE,
     };
     let sent = object.with_kobject(|kobject| {
-        // SAFETY: The kobject is valid and stays where it is.
+        // SAFETY: The kobject is valid, and is not removed from sysfs meanwhile.
         kernel::error::to_result(unsafe { bindings::kobject_uevent(kobject.as_raw(), action) })
     });
     sent.unwrap_or(Err(ENODEV))
 }
 
-/// The name that an object called `name` gets in sysfs, where a slash is written as `!`.
+/// The name in sysfs of an object called `name`: each slash becomes a `!`.
 ///
-/// `EINVAL` for a name that is empty or stands for a folder, `ENAMETOOLONG` beyond `NAME_MAX`.
+/// `EINVAL` for an empty name, `.` and `..`, `ENAMETOOLONG` for more than `NAME_MAX` bytes.
 pub(crate) fn sysfs_name(name: &CStr) -> Result<CString> {
     match name.to_bytes() {
         b"" | b"." | b".." => return Err(EINVAL),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that is allocated on behalf of IO.
+//! Allocation of memory on behalf of IO.
 //!
 //! Would extend: `rust/kernel/mm.rs`.
 //!
@@ -8,15 +8,16 @@
 
 use crate::bindings;
 
-/// Runs `f`; what it allocates does not wait for IO, also not where somebody else allocates.
+/// Runs `f`. No allocation in `f` waits for IO, also not in kernel functions that `f` calls (C:
+/// `memalloc_noio_save`).
 ///
-/// For what requests wait for: memory that is got by writing to the very disk whose requests wait
-/// would never come. Process context.
+/// For work for which requests of a disk wait: an allocation that waits for a write to the same
+/// disk would never end. Process context.
 pub fn without_io<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: Can be called in any task.
+    // SAFETY: The function can be called in any task.
     let flags = unsafe { bindings::rnbd_helper_memalloc_noio_save() };
     let result = f();
-    // SAFETY: What was saved in this task, and calls of this function nest.
+    // SAFETY: The flags were saved in this task, and calls of this function nest.
     unsafe { bindings::rnbd_helper_memalloc_noio_restore(flags) };
     result
 }

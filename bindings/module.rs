@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Keeping a module loaded, and waiting until its code can go.
+//! References to modules, and waiting until the code of a module can be freed.
 //!
 //! Would extend: `rust/kernel/module.rs`.
 //!
@@ -14,29 +14,28 @@ use crate::{
     prelude::*, //
 };
 
-/// A reference to a module, which cannot be unloaded while there is one.
+/// A reference to a module. The module cannot be unloaded while there is a reference.
 ///
 /// # Invariants
 ///
-/// `module` is the null pointer, which stands for built-in code, or a module to which this holds a
-/// reference.
+/// `module` is null, for built-in code, or a module to which this value holds a reference.
 #[must_use = "the module may be unloaded otherwise"]
 pub struct ModuleReference {
     module: *mut bindings::module,
 }
 
-// SAFETY: A reference may be given back by any thread.
+// SAFETY: A reference may be given back in any task.
 unsafe impl Send for ModuleReference {}
 
-// SAFETY: There is nothing to do with a shared one.
+// SAFETY: The type has no methods that take `&self`.
 unsafe impl Sync for ModuleReference {}
 
 impl ModuleReference {
-    /// Takes a reference to the module `M`, or before kernel 7.3 to the module that the caller is
-    /// in, which depends on `M`. Any context. `ENODEV` if it is being unloaded.
+    /// Takes a reference to the module `M`; before kernel 7.3 to the module of the caller, which is
+    /// `M` or depends on `M`. Any context. `ENODEV` if the module is being unloaded.
     pub fn new<M: ModuleMetadata>() -> Result<Self> {
         let module: *mut bindings::module = compat::this_module::<M>();
-        // SAFETY: The pointer is null or that of a module, whose code the caller is part of.
+        // SAFETY: The pointer is null or that of a module of whose code the caller is a part.
         if !unsafe { bindings::try_module_get(module) } {
             return Err(ENODEV);
         }
@@ -46,26 +45,27 @@ impl ModuleReference {
 }
 
 impl Drop for ModuleReference {
-    /// Any context. If this is the last reference, something that unloading waits for has to keep
-    /// the code that drops it; see [`Returned`].
+    /// Any context. If this is the last reference, the module may be unloaded while the caller
+    /// still runs. If the caller's code is part of the module, unloading must wait for the caller
+    /// by other means; see [`Returned`].
     fn drop(&mut self) {
         // SAFETY: `module` is null or holds a reference of this value, which ends here.
         unsafe { bindings::module_put(self.module) };
     }
 }
 
-/// Waits, when it is dropped, until all tasks have returned from the functions of its module.
-/// Sleeps, perhaps for seconds.
+/// When dropped, waits until all tasks have returned from the functions of its module. Sleeps,
+/// possibly for seconds.
 ///
-/// Some functions are called without a reference to their module, and allow it to be unloaded
-/// before they return: the end of a bio leaves the gate of its device, a `store` gives back the
-/// reference to the module of its file. A task may be preempted just then, for any time. It is no
-/// reader of RCU, so that freeing the module's memory, which waits for those and for interrupts,
-/// does not wait for it. RCU Tasks does: it waits until each task has slept by its own choice, or
-/// has been in user space. What is left of such a function must therefore not sleep.
+/// Some functions run without a reference to their module, and allow it to be unloaded before they
+/// return: the end of a bio leaves the gate of its device, and a `store` gives back the reference
+/// to the module of its file. The task may be preempted at that point, for any time. Freeing the
+/// module's memory waits for readers of RCU and for interrupts, but not for such a task. RCU Tasks
+/// waits for it: until each task has slept voluntarily, or has been in user space. Therefore the
+/// rest of such a function must not sleep.
 ///
-/// To be the last field of the module's type: when everything else is gone no such function is
-/// called any more.
+/// Must be the last field of the module's type: no such function is called any more when all other
+/// fields are dropped.
 ///
 /// # Examples
 ///
@@ -78,7 +78,7 @@ impl Drop for ModuleReference {
 pub struct Returned(());
 
 impl Returned {
-    /// For the module that is being loaded.
+    /// Makes the value, for the module that is being loaded.
     pub const fn new() -> Self {
         Self(())
     }
@@ -86,8 +86,8 @@ impl Returned {
 
 impl Drop for Returned {
     fn drop(&mut self) {
-        // SAFETY: May be called wherever sleeping is allowed, as is said above. Modules are loaded
-        // and unloaded there.
+        // SAFETY: The function may be called wherever sleeping is allowed. Modules are loaded and
+        // unloaded in such a context.
         unsafe { bindings::rnbd_helper_synchronize_rcu_tasks() };
     }
 }

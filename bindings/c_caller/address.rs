@@ -12,11 +12,12 @@ use crate::{
 };
 use core::ptr;
 
-/// Reads an address. `EINVAL` for null, `EAFNOSUPPORT` for another family than ours.
+/// Reads an address. `EINVAL` for null, `EAFNOSUPPORT` for a family that [`SocketAddress`] does not
+/// have.
 ///
 /// # Safety
 ///
-/// As of [`SocketAddress::from_sockaddr()`], if it is not null.
+/// `raw` must be null, or meet the requirement of [`SocketAddress::from_sockaddr()`].
 unsafe fn read(raw: *const u8) -> Result<SocketAddress> {
     if raw.is_null() {
         return Err(EINVAL);
@@ -35,7 +36,7 @@ unsafe fn write(to: *mut u8, address: &SocketAddress) -> Result {
         return Err(EINVAL);
     }
     let bytes = address.as_bytes();
-    // SAFETY: By the function's requirement; that is how long the structure is.
+    // SAFETY: By the function's requirement. `bytes` has the length of the structure.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     Ok(())
 }
@@ -47,9 +48,11 @@ pub struct Address<'call> {
 }
 
 impl Address<'_> {
-    /// The address. `EINVAL` for null, `EAFNOSUPPORT` for another family than ours.
+    /// The address. `EINVAL` for null, `EAFNOSUPPORT` for a family that [`SocketAddress`] does not
+    /// have.
     pub fn read(&self) -> Result<SocketAddress> {
-        // SAFETY: The caller promises that.
+        // SAFETY: The caller promises that the pointer is null or points to an address of its
+        // family's length.
         unsafe { read(self.raw) }
     }
 }
@@ -62,10 +65,11 @@ impl<'call> FromC<'call> for Address<'call> {
     }
 }
 
-/// A source, unless it was left out, and a destination, or why they cannot be read.
+/// A source, `None` if the caller left it out, and a destination. An error is that of reading the
+/// address.
 pub type BothEnds = (Option<Result<SocketAddress>>, Result<SocketAddress>);
 
-/// C: a structure of two pointers to a `struct sockaddr_storage`, each perhaps null.
+/// C: a structure of two pointers to a `struct sockaddr_storage`. Each pointer may be null.
 #[repr(C)]
 pub struct RawAddressPair {
     source: *mut u8,
@@ -79,28 +83,28 @@ pub struct AddressPair<'call> {
 }
 
 impl AddressPair<'_> {
-    /// Whether the caller has given none.
+    /// Whether the caller passed null.
     pub fn is_null(&self) -> bool {
         self.raw.is_null()
     }
 
-    /// Both addresses, of which the caller may leave out the first; errors of reading them.
-    /// `EINVAL` for null.
+    /// Reads both addresses; the caller may leave out the source. `EINVAL` for null.
     pub fn read(&self) -> Result<BothEnds> {
-        // SAFETY: The caller promises that it is null or valid.
+        // SAFETY: The caller promises that the pointer is null or valid.
         let raw = unsafe { self.raw.as_ref() }.ok_or(EINVAL)?;
-        // SAFETY: The caller promises that both are null or addresses.
+        // SAFETY: The caller promises that each pointer is null or points to an address.
         Ok(unsafe { read_both(raw) })
     }
 
-    /// Writes both addresses to where the caller has room for them; without a source the pointer to
-    /// it becomes null. `EINVAL` for null where there is an address.
+    /// Writes both addresses to the caller's room for them. Without a source the pointer to it
+    /// becomes null. `EINVAL` if a needed pointer is null.
     pub fn write(&self, source: Option<&SocketAddress>, destination: &SocketAddress) -> Result {
-        // SAFETY: The caller promises that it is null or valid, and uses it for nothing else during
-        // the call.
+        // SAFETY: The caller promises that the pointer is null or valid, and does not use the
+        // structure during the call.
         let raw = unsafe { self.raw.as_mut() }.ok_or(EINVAL)?;
         match source {
-            // SAFETY: The caller promises that it is null or has that room.
+            // SAFETY: The caller promises that the pointer is null or has room for a `struct
+            // sockaddr_storage`.
             Some(source) => unsafe { write(raw.source, source) }?,
             None => raw.source = ptr::null_mut(),
         }
@@ -111,7 +115,7 @@ impl AddressPair<'_> {
 
 /// # Safety
 ///
-/// Both are null or addresses.
+/// Each pointer is null or points to an address.
 unsafe fn read_both(raw: &RawAddressPair) -> BothEnds {
     // SAFETY: By the function's requirement.
     unsafe {
@@ -128,7 +132,7 @@ impl<'call> FromC<'call> for AddressPair<'call> {
     }
 }
 
-/// Several of them, or null.
+/// A pointer to several address pairs, or null.
 pub struct AddressPairs<'call> {
     raw: *const RawAddressPair,
     count: usize,
@@ -136,7 +140,7 @@ pub struct AddressPairs<'call> {
 }
 
 impl AddressPairs<'_> {
-    /// How many there are; 0 for null.
+    /// The number of pairs; 0 for null.
     pub fn count(&self) -> usize {
         if self.raw.is_null() {
             0
@@ -145,12 +149,14 @@ impl AddressPairs<'_> {
         }
     }
 
-    /// The addresses of pair `index`, as of [`AddressPair::read()`]. `EINVAL` if there is none.
+    /// The addresses of pair `index`, as of [`AddressPair::read()`]. `EINVAL` if there is no such
+    /// pair.
     pub fn read(&self, index: usize) -> Result<BothEnds> {
         if index >= self.count() {
             return Err(EINVAL);
         }
-        // SAFETY: The caller promises that many pairs, of addresses or null.
+        // SAFETY: The caller promises `count` pairs, in which each pointer is null or points to an
+        // address.
         Ok(unsafe { read_both(&*self.raw.add(index)) })
     }
 }

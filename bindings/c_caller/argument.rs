@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the arguments of a call become.
+//! Conversion of the arguments of a call.
 
-/// The call of a function by a caller in C: what is borrowed from the caller is borrowed for as
-/// long as this is there.
+/// The call of a function by a caller in C. Memory of the caller is borrowed for the lifetime of
+/// this value.
 pub struct Call(());
 
 impl Call {
-    /// For [`export_to_c!`](crate::export_to_c).
+    /// Only for [`export_to_c!`](crate::export_to_c).
     #[doc(hidden)]
     pub const fn new() -> Self {
         Self(())
     }
 }
 
-/// What one or several arguments of a function in C become.
+/// A type that is made of one or several arguments of a C function.
 pub trait FromC<'call>: Sized {
     /// The arguments.
     type Raw;
 
-    /// Makes one of what a caller in C has handed in. Any context.
+    /// Makes a value from the arguments that a caller in C has passed. Any context.
     ///
     /// # Safety
     ///
-    /// `raw` is as the type says that a caller hands it in, until `call` goes.
+    /// `raw` must be valid as the type describes its arguments, as long as `call` exists.
     unsafe fn from_c(raw: Self::Raw, call: &'call Call) -> Self;
 }
 
 macro_rules! plain {
     ($($type:ty),+) => { $(
-        /// A number, of which any is valid.
+        /// A number. Every value is valid.
         impl<'call> FromC<'call> for $type {
             type Raw = (Self,);
 

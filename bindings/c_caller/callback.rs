@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions of callers in C that are called.
+//! Callbacks: functions of callers in C.
 
 use super::{
     argument::{
@@ -25,11 +25,11 @@ use core::ptr::{
     NonNull, //
 };
 
-/// A pointer of a caller in C that only the caller uses.
+/// A private pointer of a caller in C. Only the caller uses it.
 #[derive(Clone, Copy)]
 pub struct Private(*mut c_void);
 
-// SAFETY: The pointer is only handed back.
+// SAFETY: The pointer is only passed back to the caller.
 unsafe impl Send for Private {}
 
 // SAFETY: As above.
@@ -51,24 +51,24 @@ impl<'call> FromC<'call> for Private {
 /// A [`Private`] that can be changed. Any context.
 pub struct PrivateCell(Atomic<*mut c_void>);
 
-// SAFETY: The pointer is only handed back.
+// SAFETY: The pointer is only passed back to the caller.
 unsafe impl Send for PrivateCell {}
 
 // SAFETY: As above.
 unsafe impl Sync for PrivateCell {}
 
 impl PrivateCell {
-    /// With the null pointer.
+    /// Makes a cell with the null pointer.
     pub const fn new() -> Self {
         Self(Atomic::new(ptr::null_mut()))
     }
 
-    /// Puts another one in.
+    /// Stores another pointer.
     pub fn set(&self, private: Private) {
         self.0.store(private.0, ordering::Release);
     }
 
-    /// What was put in last.
+    /// The pointer that was stored last.
     #[inline]
     pub fn get(&self) -> Private {
         Private(self.0.load(ordering::Acquire))
@@ -77,14 +77,15 @@ impl PrivateCell {
 
 type NumberFunction = unsafe extern "C" fn(private: *mut c_void, number: c_int);
 
-/// C: a structure of a private pointer and a function that takes it and an `int` or an `enum`.
+/// C: a structure of a private pointer and a function, which takes that pointer and an `int` or an
+/// `enum`.
 #[repr(C)]
 pub struct RawNumberCallback {
     private: *mut c_void,
     function: Option<NumberFunction>,
 }
 
-/// A function that is told a number.
+/// A callback that takes a number.
 ///
 /// # Invariants
 ///
@@ -96,22 +97,23 @@ pub struct NumberCallback {
 }
 
 impl NumberCallback {
-    /// Calls it. Only as [the header allows](super).
+    /// Calls the callback. Only to be used as [the header allows](super).
     pub fn call(&self, number: c_int) {
-        // SAFETY: By the type invariant, as the crate of the header keeps to it.
+        // SAFETY: By the type invariant the function may be called, as the crate of the header
+        // keeps the header's promises.
         unsafe { (self.function)(self.private.0, number) };
     }
 }
 
-/// `None` for null, and without a function. The caller hands in null or a valid structure, which is
+/// `None` for null, or without a function. The caller passes null or a valid structure, which is
 /// copied.
 impl<'call> FromC<'call> for Option<NumberCallback> {
     type Raw = (*const RawNumberCallback,);
 
     unsafe fn from_c((raw,): Self::Raw, _: &'call Call) -> Self {
-        // SAFETY: The caller promises that.
+        // SAFETY: The caller promises null or a valid structure.
         let raw = unsafe { raw.as_ref() }?;
-        // INVARIANT: The caller promises that, too.
+        // INVARIANT: By the header the caller promises that the function may be called.
         Some(NumberCallback {
             function: raw.function?,
             private: Private(raw.private),
@@ -121,15 +123,15 @@ impl<'call> FromC<'call> for Option<NumberCallback> {
 
 type ValueFunction<T> = unsafe extern "C" fn(private: *mut c_void, value: *const T);
 
-/// C: a structure of a private pointer and a function that takes it and a pointer to a structure.
-/// `T` is as the latter.
+/// C: a structure of a private pointer and a function, which takes that pointer and a pointer to a
+/// structure. `T` has the layout of the second structure.
 #[repr(C)]
 pub struct RawValueCallback<T> {
     private: *mut c_void,
     function: Option<ValueFunction<T>>,
 }
 
-/// A function that is told a value, which it does not keep.
+/// A callback that takes a pointer to a value, which it does not keep.
 ///
 /// # Invariants
 ///
@@ -141,22 +143,23 @@ pub struct ValueCallback<T> {
 }
 
 impl<T> ValueCallback<T> {
-    /// Calls it. Only as [the header allows](super).
+    /// Calls the callback. Only to be used as [the header allows](super).
     pub fn call(&self, value: &T) {
-        // SAFETY: By the type invariant, as the crate of the header keeps to it.
+        // SAFETY: By the type invariant the function may be called, as the crate of the header
+        // keeps the header's promises.
         unsafe { (self.function)(self.private.0, value) };
     }
 }
 
-/// `None` for null, and without a function. The caller hands in null or a valid structure, which is
+/// `None` for null, or without a function. The caller passes null or a valid structure, which is
 /// copied.
 impl<'call, T> FromC<'call> for Option<ValueCallback<T>> {
     type Raw = (*const RawValueCallback<T>,);
 
     unsafe fn from_c((raw,): Self::Raw, _: &'call Call) -> Self {
-        // SAFETY: The caller promises that.
+        // SAFETY: The caller promises null or a valid structure.
         let raw = unsafe { raw.as_ref() }?;
-        // INVARIANT: The caller promises that, too.
+        // INVARIANT: By the header the caller promises that the function may be called.
         Some(ValueCallback {
             function: raw.function?,
             private: Private(raw.private),
@@ -183,12 +186,12 @@ pub struct RawServerCallbacks {
     event: Option<EventFunction>,
 }
 
-/// The functions of a server: it is told of requests with data, and of events.
+/// The callbacks of a server, for requests with data and for events.
 ///
 /// # Invariants
 ///
-/// Both may be called in process context, with the caller's private pointer and with memory that
-/// the caller may use, for as long as the header of the caller says.
+/// Both functions may be called in process context, with the caller's private pointer and with
+/// memory that the caller may use, for as long as the header of the caller says.
 #[derive(Clone, Copy)]
 pub struct ServerCallbacks {
     request: RequestFunction,
@@ -196,7 +199,8 @@ pub struct ServerCallbacks {
 }
 
 impl ServerCallbacks {
-    /// Hands a request over; 0, or a negative errno. Sleeps. Only as [the header allows](super).
+    /// Hands a request to the server. Returns 0 or a negative errno. Sleeps. Only to be used as
+    /// [the header allows](super).
     #[inline]
     pub fn request(
         &self,
@@ -205,8 +209,8 @@ impl ServerCallbacks {
         data: CallbackMemory,
         message: CallbackMemory,
     ) -> c_int {
-        // SAFETY: By the type invariant, as the crate of the header keeps to it; so does it for
-        // the memory.
+        // SAFETY: By the type invariant the function may be called with this memory, as the crate
+        // of the header keeps the header's promises.
         unsafe {
             (self.request)(
                 private.0,
@@ -219,23 +223,23 @@ impl ServerCallbacks {
         }
     }
 
-    /// Tells of an event of the thing that the caller knows as `handle`; 0, or a negative errno.
-    /// Sleeps. Only as [the header allows](super).
+    /// Tells the server of an event of the object that the caller knows as `handle`. Returns 0 or a
+    /// negative errno. Sleeps. Only to be used as [the header allows](super).
     pub fn event(&self, handle: Handle, event: c_uint, private: Private) -> c_int {
         // SAFETY: As above.
         unsafe { (self.event)(handle.to_c(), event, private.0) }
     }
 }
 
-/// `None` for null, and without one of the functions. The caller hands in null or a valid
-/// structure, which is copied.
+/// `None` for null, or if a function is missing. The caller passes null or a valid structure, which
+/// is copied.
 impl<'call> FromC<'call> for Option<ServerCallbacks> {
     type Raw = (*const RawServerCallbacks,);
 
     unsafe fn from_c((raw,): Self::Raw, _: &'call Call) -> Self {
-        // SAFETY: The caller promises that.
+        // SAFETY: The caller promises null or a valid structure.
         let raw = unsafe { raw.as_ref() }?;
-        // INVARIANT: The caller promises that, too.
+        // INVARIANT: By the header the caller promises that the function may be called.
         Some(ServerCallbacks {
             request: raw.request?,
             event: raw.event?,
@@ -243,13 +247,13 @@ impl<'call> FromC<'call> for Option<ServerCallbacks> {
     }
 }
 
-/// Memory that a callback gets, at least a page from its beginning: the caller may write behind
-/// the bytes that it is told of, up to there.
+/// Memory that a callback gets, of at least a page. The caller may also write behind the `len`
+/// bytes of data, up to the end of the first page.
 ///
 /// # Invariants
 ///
-/// It was that of a chunk. Chunks are only accessed by copying, so the caller may do with it what
-/// it likes as long as the chunk is there.
+/// The memory is that of a chunk. Chunks are only accessed by copying, so the caller may access the
+/// memory in any way as long as the chunk exists.
 #[derive(Clone, Copy)]
 pub struct CallbackMemory {
     address: NonNull<u8>,
@@ -257,15 +261,16 @@ pub struct CallbackMemory {
 }
 
 impl CallbackMemory {
-    /// The first `len` bytes of `chunk`. `None` if it is not one block, or shorter.
+    /// The first `len` bytes of `chunk`. `None` if the chunk is not one block, or is shorter.
     pub fn of_chunk(chunk: &Chunk, len: usize) -> Option<Self> {
         Self::of_data(&chunk.data(len)?, len)
     }
 
-    /// The first `len` bytes of `data`. `None` if its chunk is not one block.
+    /// The memory of the chunk of `data`, with `len` bytes of data. `None` if the chunk is not one
+    /// block.
     #[inline]
     pub fn of_data(data: &ChunkData<'_>, len: usize) -> Option<Self> {
-        // INVARIANT: It is that of a chunk.
+        // INVARIANT: The memory is that of a chunk.
         data.address().map(|address| Self { address, len })
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What callers in C have of things of ours: pointers that nobody follows.
+//! Handles: pointers by which callers in C name objects. A handle is never dereferenced.
 
 use super::argument::{
     Call,
@@ -28,8 +28,8 @@ use kernel::{
     }, //
 };
 
-/// A number that a caller in C has as a pointer. The caller only hands it back, so any is valid
-/// here, and whoever gets it compares it.
+/// A number that a caller in C has as a pointer. The caller only passes it back. Every number is
+/// valid here, as a handle is only compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(u64);
 
@@ -37,7 +37,7 @@ impl Handle {
     /// The null pointer.
     pub const NULL: Self = Self(0);
 
-    /// One of `number`.
+    /// The handle with this number.
     #[inline]
     pub const fn new(number: u64) -> Self {
         Self(number)
@@ -49,10 +49,10 @@ impl Handle {
         self.0
     }
 
-    /// What the caller gets.
+    /// The pointer for the caller.
     #[inline]
     pub fn to_c(self) -> *const c_void {
-        // Of the supported machines all have 64 bits.
+        // All supported machines have 64 bits.
         ptr::without_provenance(self.0 as usize)
     }
 }
@@ -66,7 +66,7 @@ impl<'call> FromC<'call> for Handle {
     }
 }
 
-/// Several of them, or null, which has none. The caller does not change them during the call.
+/// A list of handles; empty for null. The caller does not change the list during the call.
 pub struct HandleList<'call> {
     from: *const *const c_void,
     count: u32,
@@ -74,7 +74,7 @@ pub struct HandleList<'call> {
 }
 
 impl HandleList<'_> {
-    /// How many there are.
+    /// The number of handles.
     pub fn count(&self) -> usize {
         match self.from.is_null() {
             true => 0,
@@ -82,12 +82,12 @@ impl HandleList<'_> {
         }
     }
 
-    /// The one at place `index`. `EINVAL` if there is none.
+    /// The handle at `index`. `EINVAL` if there is none.
     pub fn read(&self, index: usize) -> Result<Handle> {
         if index >= self.count() {
             return Err(EINVAL);
         }
-        // SAFETY: It is not null, and the caller promises that many pointers.
+        // SAFETY: The pointer is not null, and the caller promises `count` pointers.
         let raw = unsafe { *self.from.add(index) };
         Ok(Handle(raw.addr() as u64))
     }
@@ -105,42 +105,44 @@ impl<'call> FromC<'call> for HandleList<'call> {
     }
 }
 
-/// What is at the address `handle`, whatever that is; `None` if it cannot be read. Any context.
+/// Reads the bytes at the address `handle`, which may be any address; `None` if the address cannot
+/// be read. Any context.
 ///
-/// So whoever gave out an address finds there what was written, and from any other address comes
-/// something that means nothing.
+/// If this module gave out the address, the result is the bytes that were written there. For any
+/// other address the bytes have no meaning.
 #[inline]
 pub fn peek<const N: usize>(handle: Handle) -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    // SAFETY: The function takes any address; there is room for as many bytes.
+    // SAFETY: The function takes any address, and `bytes` has the room.
     let error = unsafe {
         bindings::rnbd_helper_peek(bytes.as_mut_ptr().cast(), handle.to_c().cast(), bytes.len())
     };
     (error == 0).then_some(bytes)
 }
 
-/// What a caller gets that gets no handle (C: `ERR_PTR`).
+/// The pointer for a caller that gets an error instead of a handle (C: `ERR_PTR`).
 pub fn error_pointer(error: Error) -> *const c_void {
     ptr::without_provenance(error.to_errno() as isize as usize)
 }
 
-/// The low bits of a handle of [`Handles`], which are 0, as those of a pointer.
+/// The number of low bits of a handle of [`Handles`] that are 0, as of an aligned pointer.
 const LOW_BITS: u32 = 3;
-/// The bits of a place behind these.
+/// The number of bits of a place, above the low bits.
 const PLACE_BITS: u32 = 16;
-/// How often a handle is made before one comes again. The highest bit stays 0, so that no handle
-/// is an error pointer.
+/// The number of handles that are made before one comes again. The highest bit stays 0, so no
+/// handle is an error pointer.
 const SERIALS: u64 = 1 << 40;
 
-/// Things by their handles.
+/// A table that finds objects by their handles.
 ///
-/// The handle of a thing that was taken out finds nothing, also when its place is used again, until
-/// 2^40 more handles were made.
+/// The handle of an object that was taken out finds nothing, also when its place is used again,
+/// until 2^40 more handles were made.
 ///
 /// # Invariants
 ///
-/// - A handle that is not 0 in a place is that of its thing, and was in no place before.
-/// - `free` has the places without a thing, each once, and has room for all.
+/// - If the handle in a place is not 0, it is the handle of the object there, and was in no place
+///   before.
+/// - `free` has the places without an object, each once, and has the capacity for all places.
 pub struct Handles<T: Send + Sync + 'static> {
     places: KVVec<Place<T>>,
     serial: Atomic<u64>,
@@ -152,8 +154,9 @@ struct Place<T: Send + Sync + 'static> {
     thing: RcuArc<T>,
 }
 
-/// The places below `count`. Sleeps.
-// Not generic, and not in other modules: lockdep knows a class by the address of its name.
+/// A list of the places below `count`. Sleeps.
+// Not generic, and not inlined into other modules, as lockdep knows a class by the address of its
+// name.
 #[inline(never)]
 fn free_places(count: u16) -> Result<Pin<KBox<Mutex<KVVec<u16>>>>> {
     let mut free = KVVec::with_capacity(usize::from(count), GFP_KERNEL)?;
@@ -164,7 +167,7 @@ fn free_places(count: u16) -> Result<Pin<KBox<Mutex<KVVec<u16>>>>> {
 }
 
 impl<T: Send + Sync + 'static> Handles<T> {
-    /// With room for `count` things. Sleeps.
+    /// Makes a table with room for `count` objects. Sleeps.
     pub fn new(count: u16) -> Result<Arc<Self>> {
         let mut places = KVVec::with_capacity(usize::from(count), GFP_KERNEL)?;
         for _ in 0..count {
@@ -183,25 +186,25 @@ impl<T: Send + Sync + 'static> Handles<T> {
         Ok(Arc::new(handles, GFP_KERNEL)?)
     }
 
-    /// Puts a thing in. Sleeps. `ENFILE` if there is no place for it.
+    /// Puts an object in, and returns its handle. Sleeps. `ENFILE` if there is no free place.
     pub fn insert(&self, thing: Arc<T>) -> Result<Handle> {
         let number = self.free.lock().pop().ok_or(ENFILE)?;
         let place = self.places.get(usize::from(number)).ok_or(ENFILE)?;
         drop(place.thing.replace(Some(thing)));
         let serial = self.serial.fetch_add(1, ordering::Relaxed).wrapping_add(1) % SERIALS;
         let handle = serial << (PLACE_BITS + LOW_BITS) | (u64::from(number) + 1) << LOW_BITS;
-        // INVARIANT: The serial number is a new one.
+        // INVARIANT: The serial number is new, so the handle was in no place before.
         place.handle.store(handle, ordering::Release);
         Ok(Handle(handle))
     }
 
-    /// The number of the place that `handle` names, whether there is one or not.
+    /// The number of the place in `handle`. The place need not exist.
     #[inline]
     pub fn place(handle: Handle) -> u16 {
         ((handle.0 >> LOW_BITS) as u16).wrapping_sub(1)
     }
 
-    /// What `handle` is the handle of. Any context.
+    /// The object with the handle `handle`. Any context.
     #[inline]
     pub fn get<'guard>(
         &self,
@@ -212,19 +215,19 @@ impl<T: Send + Sync + 'static> Handles<T> {
         if handle.0 == 0 || place.handle.load(ordering::Acquire) != handle.0 {
             return None;
         }
-        // The thing of that handle, or none: the place is not used for another one before a grace
-        // period has passed.
+        // This is the object of the handle, or none: the place is not used for another object
+        // before a grace period has passed.
         place.thing.load(guard)
     }
 
-    /// What is at the place `number`. Any context.
+    /// The object at the place `number`. Any context.
     #[inline]
     pub fn at<'guard>(&self, number: u16, guard: &'guard Guard) -> Option<&'guard T> {
         self.places.get(usize::from(number))?.thing.load_ref(guard)
     }
 
-    /// Takes a thing out, which is not found any more and is used by no reader; of several callers
-    /// one gets it. Sleeps.
+    /// Takes an object out. When this returns, the object is not found any more, and no reader uses
+    /// it. Only one of several callers gets the object. Sleeps.
     pub fn remove(&self, handle: Handle) -> Option<Arc<T>> {
         let number = Self::place(handle);
         let place = self.places.get(usize::from(number))?;
@@ -233,7 +236,8 @@ impl<T: Send + Sync + 'static> Handles<T> {
         }
         place.handle.cmpxchg(handle.0, 0, ordering::Full).ok()?;
         let thing = place.thing.replace(None);
-        // INVARIANT: There is no thing, and only this caller has found its handle.
+        // INVARIANT: The place has no object. Only this caller has exchanged its handle, so the
+        // place is put into `free` once.
         let _ = self.free.lock().push_within_capacity(number);
         thing
     }

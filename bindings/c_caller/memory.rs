@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory of callers in C that is read and written.
+//! Memory of callers in C that functions read and write.
 
 use super::argument::{
     Call,
@@ -16,7 +16,7 @@ use core::{
     slice, //
 };
 
-/// A text that ends with a NUL; perhaps null. The caller does not change it during the call.
+/// A text that ends with a NUL, or null. The caller does not change the text during the call.
 pub struct Text<'call>(Option<&'call CStr>);
 
 impl<'call> Text<'call> {
@@ -30,12 +30,13 @@ impl<'call> FromC<'call> for Text<'call> {
     type Raw = (*const c_char,);
 
     unsafe fn from_c((raw,): Self::Raw, _: &'call Call) -> Self {
-        // SAFETY: It is not null then, and the caller promises the rest.
+        // SAFETY: The pointer is not null here. The caller promises the rest, also that the memory
+        // does not change.
         Self((!raw.is_null()).then(|| unsafe { CStr::from_char_ptr(raw) }))
     }
 }
 
-/// Bytes, or null. The caller does not change them during the call.
+/// Bytes, or null. The caller does not change the bytes during the call.
 pub struct Bytes<'call>(Option<&'call [u8]>);
 
 impl<'call> Bytes<'call> {
@@ -49,12 +50,13 @@ impl<'call> FromC<'call> for Bytes<'call> {
     type Raw = (*const u8, usize);
 
     unsafe fn from_c((raw, len): Self::Raw, _: &'call Call) -> Self {
-        // SAFETY: It is not null then, and the caller promises the rest.
+        // SAFETY: The pointer is not null here. The caller promises the rest, also that the memory
+        // does not change.
         Self((!raw.is_null()).then(|| unsafe { slice::from_raw_parts(raw, len) }))
     }
 }
 
-/// Room for a text of so many bytes with its NUL. Null has no room.
+/// Room of `len` bytes for a text with its NUL. Null has no room.
 pub struct Buffer<'call> {
     to: *mut u8,
     len: usize,
@@ -62,14 +64,14 @@ pub struct Buffer<'call> {
 }
 
 impl Buffer<'_> {
-    /// Writes `text` and a NUL, cut to the room; returns how many bytes were written before the NUL
-    /// (C: `scnprintf`).
+    /// Writes `text` and a NUL, cut to the room. Returns the number of bytes that were written
+    /// before the NUL (C: `scnprintf`).
     pub fn write_text(&self, text: &[u8]) -> usize {
         let Some(most) = self.len.checked_sub(1).filter(|_| !self.to.is_null()) else {
             return 0;
         };
         let written = text.len().min(most);
-        // SAFETY: The caller promises `len` bytes of room, and that with the NUL is not more.
+        // SAFETY: The caller promises `len` bytes of room. `written` bytes and the NUL fit.
         unsafe {
             ptr::copy_nonoverlapping(text.as_ptr(), self.to, written);
             self.to.add(written).write(0);
@@ -90,14 +92,14 @@ impl<'call> FromC<'call> for Buffer<'call> {
     }
 }
 
-/// Room for a value, or null. `T` is as the C structure.
+/// Room for a value, or null. `T` has the layout of the C structure.
 pub struct Place<'call, T> {
     to: *mut T,
     _call: &'call Call,
 }
 
 impl<T> Place<'_, T> {
-    /// Whether the caller has given none.
+    /// Whether the caller passed null.
     pub fn is_null(&self) -> bool {
         self.to.is_null()
     }
@@ -107,7 +109,7 @@ impl<T> Place<'_, T> {
         if self.to.is_null() {
             return Err(EINVAL);
         }
-        // SAFETY: It is not null, and the caller promises the rest.
+        // SAFETY: The pointer is not null, and the caller promises room for a value.
         unsafe { self.to.write(value) };
         Ok(())
     }
@@ -121,7 +123,7 @@ impl<'call, T> FromC<'call> for Place<'call, T> {
     }
 }
 
-/// Room for several values, or null, which has none. `T` is as the C structure.
+/// Room for several values. Null has no room. `T` has the layout of the C structure.
 pub struct Places<'call, T> {
     to: *mut T,
     count: u32,
@@ -129,7 +131,7 @@ pub struct Places<'call, T> {
 }
 
 impl<T> Places<'_, T> {
-    /// For how many there is room.
+    /// The number of values that fit.
     pub fn count(&self) -> usize {
         match self.to.is_null() {
             true => 0,
@@ -137,12 +139,12 @@ impl<T> Places<'_, T> {
         }
     }
 
-    /// Writes `value` to place `index`. `EINVAL` if there is none.
+    /// Writes `value` to place `index`. `EINVAL` if there is no such place.
     pub fn write(&self, index: usize, value: T) -> Result {
         if index >= self.count() {
             return Err(EINVAL);
         }
-        // SAFETY: It is not null, and the caller promises that many places.
+        // SAFETY: The pointer is not null, and the caller promises `count` places.
         unsafe { self.to.add(index).write(value) };
         Ok(())
     }
@@ -167,7 +169,7 @@ pub struct RawVector {
     len: usize,
 }
 
-/// A message in pieces. The caller does not change it during the call.
+/// A message in pieces. The caller does not change the message during the call.
 pub struct Vectors<'call> {
     vectors: *const RawVector,
     count: usize,
@@ -184,31 +186,31 @@ impl<'call> Vectors<'call> {
         }
     }
 
-    /// One piece, where the pieces are messages of their own. `EINVAL` if there is none, or for
-    /// null where something is to be.
+    /// The piece `index`, for pieces that are messages of their own. `EINVAL` if there is no such
+    /// piece, or if its address is null though its length is not 0.
     pub fn piece(&self, index: usize) -> Result<&'call [u8]> {
         if index >= self.count() {
             return Err(EINVAL);
         }
-        // SAFETY: It is not null, and the caller promises that many.
+        // SAFETY: The pointer is not null, and the caller promises `count` pieces.
         let RawVector { base, len } = unsafe { &*self.vectors.add(index) };
         match len {
             0 => Ok(&[]),
             _ if base.is_null() => Err(EINVAL),
-            // SAFETY: The caller promises that many bytes, and that they stay as they are.
+            // SAFETY: The caller promises `len` bytes, which do not change during the call.
             _ => Ok(unsafe { slice::from_raw_parts(*base, *len) }),
         }
     }
 
-    /// Copies the message to `room`. `EMSGSIZE` if it is longer, `EINVAL` for null where something
-    /// is to be.
+    /// Copies the whole message to `room`. `EMSGSIZE` if the message is longer, `EINVAL` if an
+    /// address is null that is needed.
     pub fn gather<'room>(&self, room: &'room mut [u8]) -> Result<&'room [u8]> {
         let mut used = 0usize;
         for index in 0..self.count {
             if self.vectors.is_null() {
                 return Err(EINVAL);
             }
-            // SAFETY: The caller promises that many.
+            // SAFETY: The caller promises `count` pieces.
             let RawVector { base, len } = unsafe { self.vectors.add(index).read() };
             let end = used.checked_add(len).ok_or(EMSGSIZE)?;
             let to = room.get_mut(used..end).ok_or(EMSGSIZE)?;
@@ -216,8 +218,8 @@ impl<'call> Vectors<'call> {
                 return Err(EINVAL);
             }
             if len != 0 {
-                // SAFETY: The caller promises that many bytes, and there is as much room, which is
-                // borrowed here.
+                // SAFETY: The caller promises `len` bytes. `to` has the same length, and is
+                // borrowed exclusively.
                 unsafe { ptr::copy_nonoverlapping(base, to.as_mut_ptr(), len) };
             }
             used = end;
@@ -238,8 +240,8 @@ impl<'call> FromC<'call> for Vectors<'call> {
     }
 }
 
-/// The first entries of a list of memory (`struct scatterlist`), which is lent as the header of the
-/// caller says; the list itself for the call.
+/// The first `count` entries of a list of memory (`struct scatterlist`). The list is lent for the
+/// call, and its memory for as long as the header of the caller says.
 pub struct LentList<'call> {
     list: *mut kernel::bindings::scatterlist,
     count: u32,
@@ -252,17 +254,17 @@ impl LentList<'_> {
         self.count
     }
 
-    /// Has `table` describe the memory, to which a device may do as `direction` says; nothing if
-    /// there are no entries. Errors as of `ScatterTable::set_lent()`. Any context.
+    /// Fills `table` with the memory, for access in `direction`. Does nothing if there are no
+    /// entries. Errors as of `ScatterTable::set_lent()`. Any context.
     ///
-    /// The user of the table does not touch the memory, by it or by a device, after it was lent, as
-    /// [the header promises](super).
+    /// After the loan has ended, the user of the table must not access the memory, neither with the
+    /// CPU nor with a device, as [the header promises](super).
     pub fn lend(&self, table: &mut ScatterTable, direction: Direction) -> Result {
         if self.count == 0 {
             return Ok(());
         }
-        // SAFETY: The caller promises the list, and that the memory stays as long as it is lent;
-        // the crate of the header keeps to that.
+        // SAFETY: The caller promises a valid list, and that the memory stays as long as it is
+        // lent. The crate of the header does not use the memory for longer.
         unsafe { table.set_lent(self.list, self.count, direction) }
     }
 }

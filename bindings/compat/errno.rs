@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Errors that the kernel crate names since 7.3.
+//! Errors for which the kernel crate has names only since 7.3.
 
 use crate::bindings;
 use core::mem;
 use kernel::error::Error;
 
-/// Makes an error. `Error::from_errno()` is no `const fn`, so constants cannot call it.
+/// Makes an error. `Error::from_errno()` is not a `const fn`, so constants cannot call it.
 const fn new(errno: u32) -> Error {
     assert!(0 < errno && errno <= bindings::MAX_ERRNO);
     // SAFETY: Before 7.3 an `Error` has one field, a `NonZeroI32` from `-MAX_ERRNO` to -1. The
-    // assertion puts the number in that range, `transmute()` compares the sizes, and the lines
-    // below compare an error of the kernel crate with its number.
+    // assertion checks that the number is in that range, `transmute()` checks that the sizes are
+    // equal, and the constant below checks the representation with an error of the kernel crate.
     unsafe { mem::transmute::<i32, Error>(-(errno as i32)) }
 }
 

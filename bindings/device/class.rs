@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Device classes and the devices of which they consist (`/sys/class/<class>/<device>/`).
+//! Device classes and their devices (`/sys/class/<class>/<device>/`).
 //!
 //! Would extend: `rust/kernel/device.rs`.
 //!
@@ -42,7 +42,8 @@ use crate::{
     }, //
 };
 
-/// A device class; destroyed in process context when it and all its devices are dropped.
+/// A device class. The class is destroyed, in process context, when all its handles and devices are
+/// dropped.
 #[derive(Clone)]
 pub struct Class {
     inner: Arc<ClassInner>,
@@ -54,7 +55,7 @@ pub struct Class {
 #[pin_data(PinnedDrop)]
 struct ClassInner {
     raw: NonNull<bindings::class>,
-    /// The names of all devices that are there, not yet or not any more in sysfs included.
+    /// The names of all devices, including those that are not yet or not any more in sysfs.
     #[pin]
     names: Mutex<KVec<CString>>,
 }
@@ -62,13 +63,14 @@ struct ClassInner {
 // SAFETY: The C functions on a class may be called from any task that may sleep.
 unsafe impl Send for ClassInner {}
 
-// SAFETY: As above, also at the same time.
+// SAFETY: As above, also concurrently.
 unsafe impl Sync for ClassInner {}
 
 impl Class {
-    /// Makes a class. Sleeps. `EEXIST` if there is one of that name.
+    /// Makes a class. Sleeps. `EEXIST` if there is a class of that name.
     pub fn new(name: &'static CStr) -> Result<Self> {
-        // SAFETY: The name is valid until the module that has it destroys the class.
+        // SAFETY: The name is a static of the module that owns the class, so it is valid until the
+        // class is destroyed.
         let raw = from_err_ptr(unsafe { bindings::class_create(name.as_char_ptr()) })?;
         let destroy = kernel::types::ScopeGuard::new(|| {
             // SAFETY: The class was just made.
@@ -89,9 +91,9 @@ impl Class {
 
     /// Makes a device of this class called `name`, with the files `attributes` about `data`.
     ///
-    /// Sleeps. User space is told of it by [`ClassDevice::announce`], when everything else that
-    /// belongs to the device is there. A slash in the name becomes a `!`. `EEXIST` if there is a
-    /// device of that name.
+    /// Sleeps. [`ClassDevice::announce`] tells user space of the device; it should be called when
+    /// all files and directories of the device exist. A slash in the name becomes a `!`. `EEXIST`
+    /// if there is a device of that name.
     pub fn device<T: Send + Sync + 'static>(
         &self,
         name: &CStr,
@@ -110,14 +112,15 @@ impl PinnedDrop for ClassInner {
     }
 }
 
-/// A name of a device that is taken in a class.
+/// The name of a device, taken in its class.
 struct Name {
     class: Class,
     name: CString,
 }
 
 impl Name {
-    /// Takes a name; the kernel would complain about two of a kind, with a backtrace.
+    /// Takes a name. `EEXIST` if the name is taken; without this check the kernel would print a
+    /// backtrace.
     fn take(class: &Class, name: CString) -> Result<Self> {
         let mut names = class.inner.names.lock();
         if names
@@ -142,10 +145,10 @@ impl Drop for Name {
     }
 }
 
-/// A device of a class, without a driver or a bus: a place for files about a `T`.
+/// A device of a class, without a driver or a bus, for files about a `T`.
 ///
-/// As for a [`Directory`](crate::sysfs::Directory), nothing of its attributes runs any more when
-/// it is removed or dropped, and its reference to the `T` is gone.
+/// When the device was removed or dropped, no function of its attributes runs any more, and its
+/// reference to the `T` is dropped, as for a [`Directory`](crate::sysfs::Directory).
 ///
 /// # Examples
 ///
@@ -156,7 +159,7 @@ impl Drop for Name {
 /// ctl.announce();
 /// ```
 pub struct ClassDevice<T: Send + Sync + 'static> {
-    // Before the name, which is free when the device is gone.
+    // Declared before the name, so the device is freed before the name is free again.
     node: ARef<Node<bindings::device>>,
     _name: Name,
     _data: PhantomData<Arc<T>>,
@@ -171,7 +174,7 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
     ) -> Result<Self> {
         let name = Name::take(class, sysfs_name(name)?)?;
         let init = |device| {
-            // SAFETY: The device is zeroed memory that nobody else knows.
+            // SAFETY: The device is zeroed memory that no other code knows.
             unsafe {
                 bindings::device_initialize(device);
                 (*device).class = class.inner.raw.as_ptr();
@@ -180,21 +183,22 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         };
         // SAFETY: `init` makes the first reference and sets the release function.
         let node = unsafe { Node::new(data, init) }?;
-        // SAFETY: Initialised above with all that; nobody else knows it.
+        // SAFETY: `init` has initialised the device with a class and a release function, and no
+        // other code knows the device.
         let added = unsafe { Self::add(node.as_raw(), &name.name) };
         if let Err(error) = added {
             // SAFETY: The data are a `T`, and there are no attributes.
             unsafe { node.forget::<T>() };
             return Err(error);
         }
-        // Whatever fails below, dropping this removes and frees what there is.
+        // On an error below, dropping `this` removes and frees the device.
         let this = Self {
             node,
             _name: name,
             _data: PhantomData,
         };
-        // SAFETY: The data are a `T`, and the device is in sysfs; the module that has the
-        // attributes owns this value, which removes it.
+        // SAFETY: The data are a `T`, and the device is in sysfs. The module of the attributes owns
+        // this value, which removes the device.
         unsafe { Attribute::add_all(attributes, this.node.kobject()) }?;
         Ok(this)
     }
@@ -203,31 +207,33 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
     ///
     /// # Safety
     ///
-    /// The device must be initialised with a class and a release function, and nobody else may know
-    /// it.
+    /// The device must be initialised with a class and a release function, and no other code may
+    /// know the device.
     unsafe fn add(device: *mut bindings::device, name: &CStr) -> Result {
-        // SAFETY: By the function's requirement; the format takes one string, which is copied.
+        // SAFETY: By the function's requirement the device is initialised. The format takes one
+        // string, which is copied.
         to_result(unsafe {
             bindings::dev_set_name(device, c"%s".as_char_ptr(), name.as_char_ptr())
         })?;
         // SAFETY: By the function's requirement.
         unsafe { bindings::rnbd_helper_dev_set_uevent_suppress(device, 1) };
-        // SAFETY: By the function's requirement; it has a name now.
+        // SAFETY: By the function's requirement, and the device has a name now.
         to_result(unsafe { bindings::device_add(device) })
     }
 
-    /// Adds a file, which goes with the device. Sleeps.
+    /// Adds a file, which is removed with the device. Sleeps.
     ///
-    /// `EEXIST` if there is one of that name, `ENODEV` if the device has been removed.
+    /// `EEXIST` if there is a file of that name, `ENODEV` if the device has been removed.
     pub fn add_file(&self, attribute: &'static BinaryAttribute<T>) -> Result {
         let added = self.with_kobject(|kobject| {
-            // The kernel would complain about two of a kind, with a backtrace.
-            // SAFETY: In here the device is not removed.
+            // The kernel would print a backtrace for a second file of the same name.
+            // SAFETY: The device is not removed while this closure runs.
             if unsafe { kobject.contains(attribute.name()) } {
                 return Err(EEXIST);
             }
-            // SAFETY: The device is there and is not being removed. The attribute is static and
-            // for the data of this device; its module keeps it until the device is removed.
+            // SAFETY: The device is in sysfs and is not being removed. The attribute is static and
+            // for the data of this device. The attribute's module stays until the device is
+            // removed.
             to_result(unsafe {
                 bindings::sysfs_create_bin_file(kobject.as_raw(), attribute.as_raw())
             })
@@ -235,22 +241,22 @@ impl<T: Send + Sync + 'static> ClassDevice<T> {
         added.unwrap_or(Err(ENODEV))
     }
 
-    /// Tells user space that the device is there, and from now on of its events. Sleeps.
+    /// Tells user space that the device was added, and from then on of its events. Sleeps.
     pub fn announce(&self) {
         self.with_kobject(|_| {
-            // SAFETY: The device is there and is not being removed.
+            // SAFETY: The device is in sysfs and is not being removed.
             unsafe { bindings::rnbd_helper_dev_set_uevent_suppress(self.node.as_raw(), 0) };
         });
-        // That nobody listens is no error of the device.
+        // An error means that the event could not be delivered, which is no error of the device.
         let _ = uevent(self, Uevent::Add);
     }
 
-    /// Removes the device and everything below it; does nothing if that is done.
+    /// Removes the device and everything below it. Does nothing if the device was removed before.
     ///
-    /// Waits until no function of its attributes is running, except for those that released
-    /// their protection. Sleeps.
+    /// Waits until no function of the device's attributes is running, except for functions that
+    /// have released their protection. Sleeps.
     pub fn remove(&self) {
-        // SAFETY: The data are a `T` since `new`.
+        // SAFETY: `new` has made the node with data of type `T`.
         unsafe { self.node.remove::<T>() };
     }
 }
@@ -279,7 +285,7 @@ unsafe impl<T: Send + Sync + 'static> LinkTarget for ClassDevice<T> {
 ///
 /// # Safety
 ///
-/// Called by the C code when the last reference to the device of a node is gone.
+/// Called by the C code when the last reference to the device of a node is dropped.
 unsafe extern "C" fn release(device: *mut bindings::device) {
     // SAFETY: By the safety requirement.
     unsafe { Node::free(device) };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files in `/dev` with a state for each that has them open.
+//! Files in `/dev` with a state for each open file.
 //!
-//! Would be: `rust/kernel/miscdevice.rs`, which has no data of the device, and before 7.3 does not
-//! keep the module loaded while a file is open.
+//! Would extend: `rust/kernel/miscdevice.rs`, which has no data of the device, and before 7.3 does
+//! not keep the module loaded while a file is open.
 //!
 //! C header: [`include/linux/miscdevice.h`](srctree/include/linux/miscdevice.h)
 
@@ -30,12 +30,12 @@ use crate::{
     prelude::*, //
 };
 
-/// An open file of a [`MiscDevice`]. All functions run in process context, and may sleep; the file
-/// may be shared between tasks.
+/// An open file of a [`MiscDevice`]. All functions run in process context, and may sleep. Tasks may
+/// share a file.
 pub trait OpenFile: Send + Sync + Sized + 'static {
-    /// What all files of the device share.
+    /// The data that all files of the device share.
     type Context: Send + Sync + 'static;
-    /// The module that the functions are part of. It stays loaded while a file is open.
+    /// The module with these functions. It stays loaded while a file is open.
     type Module: ModuleMetadata + 'static;
 
     /// Opens a file.
@@ -44,12 +44,13 @@ pub trait OpenFile: Send + Sync + Sized + 'static {
     /// Takes all `bytes` of one write, at most a page.
     fn write(&self, bytes: &[u8]) -> Result;
 
-    /// Puts what is read next to the front of `out`, at most a page, and returns its length; 0 at
+    /// Reads the next bytes, at most a page, to the beginning of `out`. Returns their number; 0 at
     /// the end.
     fn read(&self, out: &mut [u8]) -> Result<usize>;
 }
 
-/// A device in `/dev` that only root can open (mode 0600), until it is dropped.
+/// A device in `/dev` that only root can open (mode 0600). The device exists until this value is
+/// dropped.
 ///
 /// # Invariants
 ///
@@ -67,14 +68,15 @@ struct Inner<F: OpenFile> {
     context: Arc<F::Context>,
 }
 
-// SAFETY: The device is registered and removed by any task, and its context may be shared.
+// SAFETY: The device may be registered and removed in any task, and its context is `Send` and
+// `Sync`.
 unsafe impl<F: OpenFile> Send for MiscDevice<F> {}
-// SAFETY: There is nothing to do with a shared one.
+// SAFETY: The type has no methods that take `&self`.
 unsafe impl<F: OpenFile> Sync for MiscDevice<F> {}
 
 impl<F: OpenFile> MiscDevice<F> {
-    /// Makes the device `name`. Sleeps. Errors of `misc_register()`: `EBUSY` without a free number,
-    /// `EEXIST` if there is one of this name.
+    /// Makes the device `name`. Sleeps. Errors of `misc_register()`: `EBUSY` if no number is free,
+    /// `EEXIST` if there is a device of this name.
     pub fn new(name: &'static CStr, context: Arc<F::Context>) -> Result<Self> {
         // SAFETY: All zeroes is valid for a structure of pointers and numbers.
         let mut raw: bindings::miscdevice = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -87,9 +89,9 @@ impl<F: OpenFile> MiscDevice<F> {
             context,
         };
         let inner = KBox::new(inner, GFP_KERNEL)?;
-        // SAFETY: The device is initialised, and stays where it is until it is deregistered.
+        // SAFETY: The device is initialised, and is not moved until it is deregistered.
         to_result(unsafe { bindings::misc_register(inner.raw.get()) })?;
-        // INVARIANT: It is registered.
+        // INVARIANT: The device is registered.
         Ok(Self {
             inner: NonNull::from(KBox::leak(inner)),
         })
@@ -97,12 +99,12 @@ impl<F: OpenFile> MiscDevice<F> {
 }
 
 impl<F: OpenFile> Drop for MiscDevice<F> {
-    /// Nobody can open a file any more when this returns. Files that are open stay. Sleeps.
+    /// When this returns no file can be opened any more. Open files stay open. Sleeps.
     fn drop(&mut self) {
         // SAFETY: By the type invariant the device is registered.
         unsafe { bindings::misc_deregister((*self.inner.as_ptr()).raw.get()) };
-        // SAFETY: It came from a box by the type invariant. `open` runs under the lock that the
-        // deregistration has taken, and is the only function that uses it.
+        // SAFETY: By the type invariant `inner` came from a box. Only `open` uses it, and runs
+        // under the lock that the deregistration has taken.
         drop(unsafe { KBox::from_raw(self.inner.as_ptr()) });
     }
 }
@@ -125,14 +127,14 @@ impl<F: OpenFile> Functions<F> {
     /// # Safety
     ///
     /// Called by the kernel for a new file, whose private data are the `raw` of an [`Inner`], under
-    /// the lock of all such devices.
+    /// the lock of all misc devices.
     unsafe extern "C" fn open(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        // SAFETY: By the safety requirement; `raw` is the first field of a device that is
-        // registered.
+        // SAFETY: By the safety requirement. `raw` is the first field of an `Inner`, and the device
+        // is registered.
         let inner = unsafe { &*(*file).private_data.cast::<Inner<F>>() };
         match F::open(&inner.context) {
             Ok(opened) => {
-                // SAFETY: The file is new, and nobody else uses it.
+                // SAFETY: The file is new, and no other code uses it.
                 unsafe { (*file).private_data = Arc::into_raw(opened).cast_mut().cast() };
                 0
             }
@@ -142,7 +144,8 @@ impl<F: OpenFile> Functions<F> {
 
     /// # Safety
     ///
-    /// Called by the kernel once for a file that [`Self::open`] has opened, at its end.
+    /// Called by the kernel once for a file that [`Self::open`] has opened, when the file is
+    /// closed.
     unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         // SAFETY: The pointer came from `open`, and is not used any more.
         drop(unsafe { Arc::from_raw((*file).private_data.cast::<F>().cast_const()) });
@@ -158,7 +161,8 @@ impl<F: OpenFile> Functions<F> {
         len: usize,
         _offset: *mut bindings::loff_t,
     ) -> isize {
-        // SAFETY: By the safety requirement the private data are what `open` made of them.
+        // SAFETY: By the safety requirement the private data are the `F` that `open` has stored
+        // there.
         let opened = unsafe { &*(*file).private_data.cast::<F>() };
         let run = || {
             let mut bytes = KVec::from_elem(0u8, len.min(PAGE_SIZE), GFP_KERNEL)?;
@@ -196,10 +200,10 @@ impl<F: OpenFile> Functions<F> {
     }
 }
 
-/// What a read or a write returns to the kernel.
+/// The return value of a read or a write.
 fn to_count(result: Result<usize>) -> isize {
     match result {
-        // At most a page.
+        // The count is at most a page.
         Ok(count) => count as isize,
         Err(error) => error.to_errno() as isize,
     }

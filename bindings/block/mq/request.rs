@@ -33,7 +33,7 @@ use core::{
     ptr::NonNull, //
 };
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Read sectors.
@@ -190,7 +190,7 @@ impl<D> OwnedRequest<D> {
         unsafe { private(self.raw.as_ptr()) }
     }
 
-    /// What the request asks for.
+    /// The operation.
     #[inline]
     pub fn op(&self) -> Op {
         op_of(read!(self, cmd_flags))
