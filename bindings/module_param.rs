@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Module parameters that are set at load and can be read in sysfs (mode 0444).
+//! Module parameters, which are set when the module is loaded and can be read in sysfs (mode 0444).
 //!
 //! Would extend: `rust/kernel/module_param.rs`, whose parameters are not in sysfs and never
 //! strings.
@@ -31,30 +31,31 @@ use crate::{
     sysfs::SysfsOutput, //
 };
 
-/// Something that can be a module parameter.
+/// A type of module parameters.
 pub trait ParameterValue: Sized + Send + Sync + 'static {
-    /// What `modinfo` calls the type.
+    /// The name of the type for `modinfo`.
     const TYPE_NAME: &'static str;
 
-    /// What the name alone stands for; nothing if a value has to follow.
+    /// The value if the user writes only the name; `None` if a value is required.
     const IMPLIED: Option<&'static CStr> = None;
 
-    /// The value that the user wrote, in place of this one; the module does not load if that fails.
-    /// Sleeps.
+    /// Parses the text of the user, and returns the new value in place of `self`. After an error
+    /// the module is not loaded. Sleeps.
     fn parse(&self, text: &CStr) -> Result<Self>;
 
-    /// Writes the value for the user, without newline.
+    /// Writes the value as text, without a newline.
     fn show(&self, out: &mut SysfsOutput<'_>) -> core::fmt::Result;
 }
 
-/// Makes the value that the user wrote, in place of the one there is.
+/// Parses the text of the user; the first argument is the present value.
 type Parse<T> = fn(&T, &CStr) -> Result<T>;
 
 /// A module parameter; made by [`module_parameter!`](crate::module_parameter).
 ///
 /// # Invariants
 ///
-/// - `state` goes between [`UNREAD`] and [`BEING_SET`], and from [`UNREAD`] to [`READ`], for good.
+/// - `state` changes from [`UNREAD`] to [`BEING_SET`] and back, and from [`UNREAD`] to [`READ`],
+///   which is final.
 /// - `value` is only written by the caller that has changed `state` to [`BEING_SET`].
 pub struct Parameter<T> {
     value: UnsafeCell<T>,
@@ -69,12 +70,13 @@ const BEING_SET: u32 = 1;
 /// There may be references to the value.
 const READ: u32 = 2;
 
-// SAFETY: The value is only written while `state` is `BEING_SET`, and only read while it is `READ`;
-// or by the module loader, which sets parameters one after the other and before they are in sysfs.
+// SAFETY: The value is only written while `state` is `BEING_SET`, and only read while it is `READ`.
+// Besides, `set_raw()` and `get_raw()` read it: the module loader sets parameters one after the
+// other, and before they are in sysfs.
 unsafe impl<T: ParameterValue> Sync for Parameter<T> {}
 
 impl<T: ParameterValue> Parameter<T> {
-    /// For [`module_parameter!`](crate::module_parameter) only.
+    /// Only for [`module_parameter!`](crate::module_parameter).
     #[doc(hidden)]
     pub const fn new(default: T, parse: Parse<T>) -> Self {
         Self {
@@ -84,35 +86,35 @@ impl<T: ParameterValue> Parameter<T> {
         }
     }
 
-    /// The value. A parameter cannot be set any more once it was read.
+    /// The value. After this call the parameter cannot be set any more.
     pub fn get(&self) -> &T {
         if self.state.load(ordering::Acquire) != READ {
             self.set_read();
         }
-        // SAFETY: `state` is `READ`, and stays so, so that the value is not written any more.
+        // SAFETY: `state` is `READ` for good, so the value is not written any more.
         unsafe { &*self.value.get() }
     }
 
-    /// Has the value not written any more.
+    /// Changes `state` to [`READ`], so that the value is not written any more.
     #[cold]
     fn set_read(&self) {
         while self.state.load(ordering::Acquire) != READ {
-            // INVARIANT: Nobody is writing if that was so.
+            // INVARIANT: The exchange only succeeds while the value is not being written.
             if self.state.cmpxchg(UNREAD, READ, ordering::Acquire).is_err() {
-                // It takes no longer than to move a value.
+                // Another task is moving a value, which takes only a short time.
                 core::hint::spin_loop();
             }
         }
     }
 
-    /// Replaces the value. `EBUSY` if it was read.
+    /// Replaces the value. `EBUSY` if the value was read before.
     fn replace(&self, value: T) -> Result<T> {
         let state = &self.state;
         if state.cmpxchg(UNREAD, BEING_SET, ordering::Acquire).is_err() {
             return Err(EBUSY);
         }
-        // SAFETY: This call has changed `state` to `BEING_SET`: nobody else reads or writes the
-        // value.
+        // SAFETY: This call has changed `state` to `BEING_SET`, so no other code reads or writes
+        // the value.
         let old = unsafe { self.value.get().replace(value) };
         state.store(UNREAD, ordering::Release);
         Ok(old)
@@ -138,14 +140,15 @@ impl<T: ParameterValue> Parameter<T> {
             };
             // SAFETY: By the safety requirement.
             let this = unsafe { &*(*param).__bindgen_anon_1.arg.cast::<Self>() };
-            // SAFETY: The loader sets parameters one after the other, so that nobody writes.
+            // SAFETY: The loader sets parameters one after the other, so the value is not being
+            // written.
             let value = (this.parse)(unsafe { &*this.value.get() }, text)?;
             drop(this.replace(value)?);
             Ok(0)
         })
     }
 
-    /// `kernel_param_ops::free`, if there is something to be freed.
+    /// `kernel_param_ops::free`, if the type needs a drop.
     #[doc(hidden)]
     pub const FREE_RAW: Option<unsafe extern "C" fn(*mut c_void)> = if needs_drop::<T>() {
         Some(Self::free_raw)
@@ -157,7 +160,7 @@ impl<T: ParameterValue> Parameter<T> {
     ///
     /// Called by the module loader with a `Parameter<T>` when no code of its module runs any more.
     unsafe extern "C" fn free_raw(parameter: *mut c_void) {
-        // SAFETY: By the safety requirement nobody uses the value any more.
+        // SAFETY: By the safety requirement the value is not used any more.
         unsafe { (*parameter.cast::<Self>()).value.get().drop_in_place() };
     }
 
@@ -178,9 +181,9 @@ impl<T: ParameterValue> Parameter<T> {
         let mut out = unsafe { SysfsOutput::new(page.cast(), SysfsOutput::PAGE) };
         // SAFETY: By the safety requirement.
         let this = unsafe { &*(*param).__bindgen_anon_1.arg.cast::<Self>() };
-        // SAFETY: Nothing is written once it is in sysfs.
+        // SAFETY: The value is not written once the parameter is in sysfs.
         let value = unsafe { &*this.value.get() };
-        // Output never fails, it is cut.
+        // Output never fails; it is cut off instead.
         let _ = value.show(&mut out);
         let _ = out.write_str("\n");
         out.len() as c_int
@@ -194,7 +197,7 @@ macro_rules! impl_number {
 
             fn parse(&self, text: &CStr) -> Result<Self> {
                 let mut value = 0;
-                // SAFETY: The string and the place for the number are valid.
+                // SAFETY: The string is valid, and so is the pointer for the number.
                 to_result(unsafe { bindings::$parse(text.as_char_ptr(), 0, &mut value) })?;
                 Ok(value)
             }
@@ -219,7 +222,7 @@ impl ParameterValue for bool {
 
     fn parse(&self, text: &CStr) -> Result<Self> {
         let mut value = false;
-        // SAFETY: The string and the place for the result are valid.
+        // SAFETY: The string is valid, and so is the pointer for the result.
         to_result(unsafe { bindings::kstrtobool(text.as_char_ptr(), &mut value) })?;
         Ok(value)
     }
@@ -234,7 +237,7 @@ pub struct ParameterString(Text);
 
 enum Text {
     Default(&'static CStr),
-    /// With a NUL at the end, and no other.
+    /// The bytes with a NUL at the end, and no other NUL.
     Given(KVec<u8>),
 }
 
@@ -247,7 +250,7 @@ impl ParameterString {
         Self(Text::Default(default))
     }
 
-    /// A copy of `text`; `ENOSPC` if it is too long, `EINVAL` if there is a NUL in it. Sleeps.
+    /// A copy of `text`. `ENOSPC` if `text` is too long, `EINVAL` if it has a NUL. Sleeps.
     pub fn copy_of(text: &[u8]) -> Result<Self> {
         if text.len() > Self::MAX_LEN {
             return Err(ENOSPC);
@@ -290,8 +293,8 @@ impl ParameterValue for ParameterString {
 
 /// Declares module parameters.
 ///
-/// `parse` is optional; it makes the value of what the user wrote, and the module is not loaded if
-/// it fails. [`Parameter::get`](crate::module_param::Parameter::get) is the value.
+/// `parse` is optional; it parses the text of the user. If it fails the module is not loaded.
+/// [`Parameter::get`](crate::module_param::Parameter::get) returns the value.
 ///
 /// # Examples
 ///
@@ -352,9 +355,9 @@ macro_rules! module_parameter {
                 "\0",
             ];
 
-            // The kernel's `module!` has the same attribute. Newer compilers flag the section of a
-            // plain `#[used]`, so the linker makes a second `.modinfo` of it, and modpost reads
-            // only one of the two.
+            // The kernel's `module!` has the same attribute. A newer compiler sets a flag in the
+            // section of a plain `#[used]`. The linker would then make a second `.modinfo`, and
+            // modpost reads only one of the two sections.
             #[link_section = ".modinfo"]
             #[used(compiler)]
             static MODINFO_PARM: [u8; $crate::module_param::concat_len(PARM)] =
@@ -395,7 +398,7 @@ macro_rules! module_parameter {
     };
 }
 
-/// The length of `parts` together.
+/// The total length of `parts`.
 #[doc(hidden)]
 pub const fn concat_len(parts: &[&str]) -> usize {
     let mut len = 0;
@@ -407,7 +410,7 @@ pub const fn concat_len(parts: &[&str]) -> usize {
     len
 }
 
-/// `parts` together; `N` is their length.
+/// The concatenation of `parts`; `N` is its length.
 #[doc(hidden)]
 pub const fn concat<const N: usize>(parts: &[&str]) -> [u8; N] {
     let mut all = [0; N];

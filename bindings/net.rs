@@ -11,7 +11,7 @@ pub mod socket_address;
 use crate::bindings;
 use kernel::types::Opaque;
 
-/// A network namespace (`struct net`), borrowed from something that keeps it.
+/// A network namespace (`struct net`), borrowed from a holder of the namespace.
 #[repr(transparent)]
 pub struct Namespace(Opaque<bindings::net>);
 
@@ -19,7 +19,7 @@ pub struct Namespace(Opaque<bindings::net>);
 unsafe impl Sync for Namespace {}
 
 impl Namespace {
-    /// The initial one, which always exists.
+    /// The initial namespace, which always exists.
     pub fn init() -> &'static Self {
         // SAFETY: `init_net` is a static of the kernel, and the type is transparent.
         unsafe { &*(&raw const bindings::init_net).cast() }

@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether the caller may sleep, and what becomes of an object that is dropped where it may not.
+//! Checks whether the caller may sleep, and leaves objects behind that are dropped where it may
+//! not.
 //!
 //! Would extend: `rust/kernel/task.rs`, which has `might_sleep()`, a check of debug kernels only.
 //!
 //! C header: [`include/linux/preempt.h`](srctree/include/linux/preempt.h)
 //!
-//! Some objects wait when they are dropped: for readers, for users, for a device. Safe code can
-//! drop them anywhere. Where sleeping is not allowed they are therefore *left behind*: nothing is
-//! waited for, nothing is freed, the log says so, and the module whose code they may still call
-//! stays loaded for ever. That is a bug of the caller, but it corrupts nothing.
+//! An object that is dropped where sleeping is not allowed, but whose drop would wait, is *left
+//! behind*: the drop does not wait and does not free the object, the log has a line about it, and
+//! the module whose code the object may still call stays loaded for ever. Such a drop is a bug of
+//! the caller, but corrupts no memory. The reason: some drops wait for readers, users or a device,
+//! and safe code can drop an object anywhere.
 
 use crate::bindings;
 
-/// Whether the current context may sleep: no interrupt or softirq, no spinlock held, no RCU reader.
+/// Whether the current context may sleep: it is no interrupt or softirq, holds no spinlock, and is
+/// no RCU reader.
 ///
-/// Holds of every kernel that this crate compiles for: it needs `CONFIG_PREEMPT_COUNT`, without
-/// which a kernel does not know. Any context.
+/// The answer needs `CONFIG_PREEMPT_COUNT`, without which this crate does not compile. Any context.
 pub fn may_sleep() -> bool {
     // SAFETY: The function has no requirements.
     unsafe { bindings::rnbd_helper_may_sleep() }
 }
 
-/// Says that `what` is left behind, and keeps `module` loaded, whose code it may still call.
+/// Logs that the object `what` is left behind, and keeps `module` loaded for ever, whose code the
+/// object may still call.
 ///
-/// `module` is the pointer of a `__this_module`: null for code that is built in, else a module
-/// whose code is running now. Any context.
+/// `module` is the address of a `__this_module`: null for built-in code, otherwise a module whose
+/// code is running now. Any context.
 #[cold]
 pub(crate) fn leave_behind(module: *mut bindings::module, what: &str) {
     crate::pr_err_ratelimited!(
         "{} was dropped where it cannot be waited for: left behind\n",
         what
     );
-    // SAFETY: The pointer is null, or that of a module that is loaded.
+    // SAFETY: The pointer is null, or that of a loaded module.
     if !unsafe { bindings::try_module_get(module) } {
-        // Nothing can keep the code that is being unloaded.
+        // The code is being unloaded, and nothing can keep it any more.
         panic!("{what} was left behind by a module that is being unloaded");
     }
 }

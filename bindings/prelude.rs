@@ -2,7 +2,7 @@
 
 //! The kernel crate's prelude, and the errors that it lacks before 7.3.
 //!
-//! Would be: nothing, once all supported kernels have it.
+//! Would be: nothing, once all supported kernels have these errors.
 
 pub use kernel::prelude::*;
 

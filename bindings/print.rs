@@ -14,15 +14,15 @@ use kernel::{
 
 use crate::time;
 
-/// Limits how often a line is logged: ten times in five seconds, as the kernel's
-/// `printk_ratelimit` does, but silent about what it leaves out.
+/// Limits how often a line is logged: ten times in five seconds, as the kernel's `printk_ratelimit`
+/// does. Unlike that function it does not log how many lines were left out.
 ///
-/// Everything that a peer or a user can cause goes through one of these, each place in the code
-/// with its own; see [`pr_err_ratelimited!`](crate::pr_err_ratelimited).
+/// Every log line that a peer or a user can cause must have a limit. Each place in the code has a
+/// limit of its own; see [`pr_err_ratelimited!`](crate::pr_err_ratelimited).
 pub struct RateLimit {
-    /// When the current interval began, in jiffies.
+    /// The time at which the current interval began, in jiffies.
     begin: Atomic<usize>,
-    /// The lines of the current interval.
+    /// The number of lines in the current interval.
     lines: Atomic<i32>,
 }
 
@@ -30,7 +30,7 @@ impl RateLimit {
     const INTERVAL_MS: u32 = 5000;
     const BURST: i32 = 10;
 
-    /// Makes a limit that allows a first burst.
+    /// Makes a limit at the beginning of an interval.
     pub const fn new() -> Self {
         Self {
             begin: Atomic::new(0),
@@ -38,9 +38,10 @@ impl RateLimit {
         }
     }
 
-    /// Whether one more line may be logged now. Any context.
+    /// Whether a further line may be logged now. Any context.
     ///
-    /// Callers that find the interval over at the same time may let a few lines more through.
+    /// If several callers find at the same time that the interval is over, a few more lines may be
+    /// logged.
     pub fn allow(&self) -> bool {
         let now = time::now() as usize;
         let begin = self.begin.load(ordering::Relaxed);
@@ -49,14 +50,14 @@ impl RateLimit {
             self.lines.store(1, ordering::Relaxed);
             return true;
         }
-        // Bounded, so that the counter does not wrap however many lines there are.
+        // The counter is not incremented beyond the limit, so it does not wrap around.
         self.lines.load(ordering::Relaxed) < Self::BURST
             && self.lines.fetch_add(1, ordering::Relaxed) < Self::BURST
     }
 }
 
-/// Does something, a `pr_` macro say, unless this place has done so too often; see
-/// [`RateLimit`](crate::print::RateLimit).
+/// Evaluates an expression, for example a `pr_` macro, unless this place in the code has done so
+/// too often; see [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! ratelimited {
     ($do:expr) => {{
@@ -67,7 +68,8 @@ macro_rules! ratelimited {
     }};
 }
 
-/// `pr_err!` for what a peer or a user can cause; see [`RateLimit`](crate::print::RateLimit).
+/// `pr_err!` for a line that a peer or a user can cause; see
+/// [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! pr_err_ratelimited {
     ($($arg:tt)*) => {
@@ -75,7 +77,8 @@ macro_rules! pr_err_ratelimited {
     };
 }
 
-/// `pr_warn!` for what a peer or a user can cause; see [`RateLimit`](crate::print::RateLimit).
+/// `pr_warn!` for a line that a peer or a user can cause; see
+/// [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! pr_warn_ratelimited {
     ($($arg:tt)*) => {
@@ -83,7 +86,8 @@ macro_rules! pr_warn_ratelimited {
     };
 }
 
-/// `pr_info!` for what a peer or a user can cause; see [`RateLimit`](crate::print::RateLimit).
+/// `pr_info!` for a line that a peer or a user can cause; see
+/// [`RateLimit`](crate::print::RateLimit).
 #[macro_export]
 macro_rules! pr_info_ratelimited {
     ($($arg:tt)*) => {

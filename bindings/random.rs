@@ -8,7 +8,7 @@
 
 use crate::bindings;
 
-/// Fills `bytes` with random ones. Any context.
+/// Fills `bytes` with random bytes. Any context.
 pub fn fill(bytes: &mut [u8]) {
     // SAFETY: The slice is valid for writes of its length.
     unsafe { bindings::get_random_bytes(bytes.as_mut_ptr().cast(), bytes.len()) };
@@ -30,9 +30,9 @@ pub fn u64() -> u64 {
     u64::from_ne_bytes(bytes)
 }
 
-/// A random number below `limit`; 0 if that is 0. Any context.
+/// A random number below `limit`; 0 if `limit` is 0. Any context.
 ///
-/// For delays and the like: numbers are equally likely up to one part in `2^32 / limit`.
+/// Good enough for delays: all numbers have the same probability, up to one part in `2^32 / limit`.
 pub fn u32_below(limit: u32) -> u32 {
     let mut bytes = [0; 4];
     fill(&mut bytes);

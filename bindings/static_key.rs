@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Static keys: conditions that are almost always false, and cost one instruction that does nothing
-//! then.
+//! Static keys: conditions that are almost always false. While a key is off, a check of the key is
+//! one instruction that does nothing.
 //!
-//! Would extend: `rust/kernel/jump_label.rs`, which looks at keys that C has defined, and has no
-//! function that switches one on.
+//! Would extend: `rust/kernel/jump_label.rs`, which checks keys that C has defined, and has no
+//! function that switches a key on.
 //!
-//! A key counts its users: it is on while there is a value of its type. The kernel then patches the
-//! code of all modules that looks at it.
+//! A key counts its users: the key is on while there is a value of its type. When a key changes,
+//! the kernel patches the code of all modules that check the key.
 //!
 //! C header: [`include/linux/jump_label.h`](srctree/include/linux/jump_label.h)
 
@@ -16,7 +16,8 @@ use crate::{
     preempt::may_sleep, //
 };
 
-/// Declares types of which each value keeps a key on that `bindings/helpers_static_key.c` defines.
+/// Declares a type for each key that `bindings/helpers_static_key.c` defines. A value of the type
+/// keeps the key on.
 macro_rules! static_keys {
     ($($(#[$meta:meta])* $name:ident = $key:ident;)*) => {$(
         $(#[$meta])*
@@ -30,16 +31,17 @@ macro_rules! static_keys {
         impl $name {
             /// Switches the key on, until the value is dropped. Sleeps.
             pub fn new() -> Self {
-                // SAFETY: The key is static. Where sleeping is not allowed the kernel reports it.
+                // SAFETY: The key is static. If sleeping is not allowed here, the kernel reports
+                // that.
                 unsafe { bindings::rnbd_helper_static_key_inc(&raw mut bindings::$key) };
-                // INVARIANT: It was just counted.
+                // INVARIANT: The value was just counted.
                 Self(())
             }
 
-            /// Whether the key is on. A jump that is patched out while it is off; any context.
+            /// Whether the key is on. The jump is patched out while the key is off. Any context.
             #[inline(always)]
             pub fn is_on() -> bool {
-                // SAFETY: The key is a static one, which C has defined.
+                // SAFETY: The key is static, and C has defined it.
                 unsafe {
                     kernel::jump_label::static_branch_unlikely!(
                         bindings::$key,

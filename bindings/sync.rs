@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Synchronisation; would extend `kernel::sync`.
+//! Synchronisation. Would extend `kernel::sync`.
 
 pub mod atomic;
 pub mod box_slot;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's clocks, and waits that have to be over by some time.
+//! The kernel's clocks, and deadlines.
 //!
 //! Would extend: `rust/kernel/time.rs`, which converts to jiffies and cannot read them.
 //!
@@ -14,7 +14,7 @@ use kernel::time::{
 
 use crate::bindings;
 
-/// The time by which several waits have to be over together.
+/// A time limit that several waits share.
 #[derive(Clone, Copy)]
 pub struct Deadline {
     began: Instant<Monotonic>,
@@ -22,7 +22,7 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// In `timeout` milliseconds. Any context.
+    /// A deadline in `timeout` milliseconds. Any context.
     pub fn after(timeout: Msecs) -> Self {
         Self {
             began: Instant::now(),
@@ -30,17 +30,17 @@ impl Deadline {
         }
     }
 
-    /// How many milliseconds are left, 0 if none. Any context.
+    /// The milliseconds that are left; 0 after the deadline. Any context.
     pub fn left(&self) -> Msecs {
         let elapsed = Msecs::try_from(self.began.elapsed().as_millis()).unwrap_or(Msecs::MAX);
         self.timeout.max(elapsed) - elapsed
     }
 }
 
-/// The time in ticks, in a machine word, which wraps around. One read of memory; any context.
+/// The time in jiffies, as a machine word, which wraps around. One read of memory. Any context.
 #[inline]
 pub fn now() -> u64 {
-    // SAFETY: The kernel's clock is always there; it is read in one access.
+    // SAFETY: `jiffies` always exists, and is read in one access.
     unsafe { (&raw const bindings::jiffies).read_volatile() as u64 }
 }
 
@@ -48,7 +48,7 @@ pub fn now() -> u64 {
 /// (`CLOCK_MONOTONIC`). Any context.
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    // SAFETY: The function may be called anywhere but in an NMI, where no function of a module here
-    // runs. The time is not negative.
+    // SAFETY: The function may be called in any context but an NMI, in which no function of these
+    // modules runs. The time is not negative.
     unsafe { bindings::ktime_get() as u64 }
 }

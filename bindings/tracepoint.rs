@@ -3,12 +3,12 @@
 //! Tracepoints: `/sys/kernel/tracing/events/{rtrs_clt,rtrs_srv,rnbd_srv}`.
 //!
 //! Would be: `declare_trace!` of `rust/kernel/tracepoint.rs` in the drivers themselves. That macro
-//! finds tracepoints in `kernel::bindings` only, where those of a module outside of the tree are
-//! not.
+//! finds tracepoints only in `kernel::bindings`, which does not have the tracepoints of modules
+//! outside of the tree.
 //!
-//! Systems, events and fields have the names of the C modules' ones; see `bindings/trace.h`. While
-//! nobody traces an event its function is a jump that is patched out, and what the event would say
-//! is not computed. All functions may be called in any context.
+//! Systems, events and fields have the same names as in the C modules; see `bindings/trace.h`.
+//! While an event is not traced, its function is a jump that is patched out, and its fields are not
+//! computed. All functions may be called in any context.
 //!
 //! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h)
 
@@ -19,7 +19,7 @@ use crate::{
     prelude::*, //
 };
 
-/// A field as the C structure has it.
+/// Conversion of a field to its type in the C structure.
 trait Field {
     type Raw;
     fn raw(self) -> Self::Raw;
@@ -45,9 +45,9 @@ macro_rules! plain_fields {
 
 plain_fields!(bool u8 u16 u32 u64 i32);
 
-/// Declares what an event says, a structure with the fields of a C one, and the functions of the
-/// tracepoints that say it. Their argument makes the structure, and is only called if somebody
-/// traces the event.
+/// Declares the fields of an event, as a structure with the fields of a C structure, and the
+/// functions of the tracepoints with these fields. The argument of such a function makes the
+/// structure, and is only called if the event is traced.
 macro_rules! events {
     (
         $(#[$meta:meta])*
@@ -75,7 +75,7 @@ macro_rules! events {
             pub fn $name<'a>(event: impl FnOnce() -> $event<'a>) {
                 #[cfg(CONFIG_TRACEPOINTS)]
                 {
-                    // SAFETY: The key is that of a tracepoint, which C has defined.
+                    // SAFETY: The key is that of a tracepoint that C has defined.
                     let enabled = unsafe {
                         kernel::jump_label::static_branch_unlikely!(
                             bindings::[<__tracepoint_ $tracepoint>],
@@ -86,8 +86,8 @@ macro_rules! events {
                     if enabled {
                         let event = event();
                         let raw = event.raw();
-                        // SAFETY: The structure and its strings, which end with a zero, are valid
-                        // during the call: `event` borrows them.
+                        // SAFETY: `event` borrows the strings, which end with a zero. So the
+                        // structure and the strings are valid during the call.
                         unsafe { bindings::[<rnbd_helper_trace_ $tracepoint>](&raw const raw) };
                     }
                 }
@@ -103,13 +103,13 @@ events! {
     struct ClientPath<'_> as rnbd_trace_clt_path {
         /// The name of the session.
         session: &'a CStr,
-        /// The name of its directory in sysfs.
+        /// The name of the path's directory in sysfs.
         path: &'a CStr,
         /// The number of its state.
         state: u32,
         /// The attempts to reconnect since the path was up.
         reconnect_attempts: i32,
-        /// After how many the path is closed; negative: never.
+        /// The number of failed attempts after which the path is closed; negative for never.
         max_reconnect_attempts: i32,
         /// The attempts that failed.
         failed: i32,
@@ -135,17 +135,17 @@ events! {
         state: u32,
         /// The number of the chunk.
         msg_id: u32,
-        /// Every so many responses one is signaled.
+        /// The interval of signaled responses: one response in this number is signaled.
         signal_interval: u32,
-        /// The responses that the connection has sent.
+        /// The number of responses that the connection has sent.
         count: u32,
-        /// The errno, not positive.
+        /// The errno; 0 or negative.
         error: i32,
-        /// The request was no read.
+        /// Whether the request was not a read.
         is_write: bool,
-        /// The client's key is invalidated with it.
+        /// Whether the response invalidates the client's key.
         need_inval: bool,
-        /// The chunk's key is invalidated after each request.
+        /// Whether the chunk's key is invalidated after each request.
         always_invalidate: bool,
     }
     /// The server sends a response.
@@ -179,15 +179,15 @@ events! {
         rw: u32,
         /// The length in bytes.
         bi_size: u32,
-        /// The data that came with it or has room to go, in bytes.
+        /// The bytes of data that came with the request, or for which it has room.
         data_len: u32,
-        /// The length of the message.
+        /// The length of the message in bytes.
         usr_len: u32,
         /// The IO priority.
         prio: u16,
         /// The version of the protocol.
         ver: u8,
-        /// The request that carried it was no read.
+        /// Whether the transport's request with the message was not a read.
         is_write: bool,
     }
     /// A block request has come.
@@ -195,15 +195,15 @@ events! {
 }
 
 events! {
-    /// What a client and the server have agreed about.
+    /// The version on which a client and the server have agreed.
     struct SessionInfo<'_> as rnbd_trace_sess_info {
         /// The name of the session.
         session: &'a CStr,
         /// The version that is used.
         proto_ver: u8,
-        /// The client's.
+        /// The client's version.
         client_ver: u8,
-        /// The server's.
+        /// The server's version.
         server_ver: u8,
     }
     /// A client has told its version.

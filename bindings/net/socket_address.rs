@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses as the RDMA connection manager takes them.
+//! Socket addresses for the RDMA connection manager.
 //!
 //! Would be: `rust/kernel/net/socket_address.rs`.
 //!
@@ -58,7 +58,7 @@ pub struct SocketAddress([u8; size_of::<bindings::__kernel_sockaddr_storage>()])
 /// The pkey of an InfiniBand address: the default one, full member.
 const IB_DEFAULT_PKEY: u16 = 0xffff;
 
-// Each of them starts with its family, at offset 0 and of this size, and is no more aligned.
+// The family, at offset 0 of every address. No address has an alignment of more than 8.
 type Family = u16;
 
 /// `struct sockaddr_ib` of include/rdma/ib.h.
@@ -73,14 +73,14 @@ struct SockaddrIb {
     scope_id: u64,
 }
 
-/// What an address of a family is, at its beginning.
+/// A C structure of an address, or of its beginning.
 ///
 /// # Safety
 ///
-/// A type of plain numbers: any bytes are one, and none of them is padding.
+/// The type consists of numbers: all bit patterns are valid, and there is no padding.
 unsafe trait Plain {}
 
-// SAFETY: It is a number.
+// SAFETY: The type is a number.
 unsafe impl Plain for Family {}
 // SAFETY: All fields are numbers or bytes, one after the other.
 unsafe impl Plain for bindings::sockaddr_in {}
@@ -102,7 +102,7 @@ impl SocketAddress {
         Self::from_value(sin)
     }
 
-    /// An IPv6 address that needs no interface.
+    /// An IPv6 address without an interface.
     pub fn v6(addr: [u8; 16], port: u16) -> Self {
         // SAFETY: All zeroes is a `sockaddr_in6`.
         let mut sin6: bindings::sockaddr_in6 = unsafe { core::mem::zeroed() };
@@ -112,8 +112,8 @@ impl SocketAddress {
         Self::from_value(sin6)
     }
 
-    /// A link-local IPv6 address at `interface`, a name or a number, of the namespace `net`, as the
-    /// kernel itself reads it (`inet_pton_with_scope`). May sleep.
+    /// A link-local IPv6 address at `interface`, which is the name or the number of an interface in
+    /// the namespace `net` (C: `inet_pton_with_scope`). May sleep.
     ///
     /// `EINVAL` if there is no such interface.
     pub fn v6_at(net: &Namespace, addr: [u8; 16], interface: &[u8], port: u16) -> Result<Self> {
@@ -148,7 +148,7 @@ impl SocketAddress {
         })
     }
 
-    /// The host's address; `None` for a family that is none of the three.
+    /// The host's address; `None` for any other family.
     pub fn host(&self) -> Option<HostAddress> {
         match u32::from(self.family()) {
             bindings::AF_INET => {
@@ -165,33 +165,36 @@ impl SocketAddress {
         }
     }
 
-    /// Whether both are of the same host and have one, whatever their ports.
+    /// Whether both addresses have the same host, independent of their ports. False if they have
+    /// none.
     pub fn same_host(&self, other: &Self) -> bool {
         self.host().is_some() && self.host() == other.host()
     }
 
-    /// For the C functions that take a `struct sockaddr *`.
+    /// The pointer for C functions that take a `struct sockaddr *`.
     pub(crate) fn as_raw(&self) -> *const bindings::sockaddr {
         (&raw const self.0).cast()
     }
 
-    /// A copy of what a C structure holds.
+    /// A copy of the address in a C structure.
     ///
     /// # Safety
     ///
-    /// `raw` must be valid for reads, and not be written at the same time.
+    /// `raw` must be valid for reads, and must not be written to during the call.
     pub(crate) unsafe fn from_raw(raw: *const bindings::__kernel_sockaddr_storage) -> Self {
-        // SAFETY: The caller promises that it can be read; any bytes are a `SocketAddress`.
+        // SAFETY: The caller promises that `raw` can be read, and all bit patterns are valid for a
+        // `SocketAddress`.
         unsafe { raw.cast::<Self>().read() }
     }
 
-    /// A copy of what a caller in C has, which need not have more bytes than an address of its
-    /// family (C: `struct sockaddr *`). `EAFNOSUPPORT` for a family that is none of the three.
+    /// A copy of the address of a caller in C (C: `struct sockaddr *`). The address need not have
+    /// more bytes than its family requires. `EAFNOSUPPORT` for a family other than IPv4, IPv6 and
+    /// InfiniBand.
     ///
     /// # Safety
     ///
-    /// `raw` must be valid for reads of an address of the family that it begins with, and not be
-    /// written at the same time.
+    /// `raw` must be valid for reads of an address of the family with which it begins, and must not
+    /// be written to during the call.
     pub unsafe fn from_sockaddr(raw: *const u8) -> Result<Self> {
         // SAFETY: Each address begins with its family, and the caller promises that it can be read.
         let family = unsafe { raw.cast::<Family>().read_unaligned() };
@@ -202,8 +205,8 @@ impl SocketAddress {
             _ => return Err(EAFNOSUPPORT),
         };
         let mut this = Self::NONE;
-        // SAFETY: That is the length of an address of the family, for which the caller promises,
-        // and `from_value()` checks that each fits.
+        // SAFETY: `len` is the length of an address of the family, so the caller promises that as
+        // many bytes can be read. `from_value()` checks that each address fits.
         unsafe { raw.copy_to_nonoverlapping((&raw mut this.0).cast(), len) };
         Ok(this)
     }
@@ -213,8 +216,8 @@ impl SocketAddress {
         &self.0
     }
 
-    /// The port. Of an InfiniBand address it is the lower part of the service id (C:
-    /// `RDMA_IB_IP_PS_IB | port`); `None` for a family without.
+    /// The port; for an InfiniBand address the lower part of the service id (C: `RDMA_IB_IP_PS_IB |
+    /// port`). `None` for any other family.
     pub fn port(&self) -> Option<u16> {
         match u32::from(self.family()) {
             bindings::AF_INET => Some(u16::from_be(
@@ -250,18 +253,18 @@ impl SocketAddress {
             assert!(align_of::<T>() <= align_of::<Self>());
         }
         let mut this = Self::NONE;
-        // SAFETY: It fits, as checked above, and has no padding.
+        // SAFETY: `value` fits, as checked above, and has no padding.
         unsafe { (&raw mut this.0).cast::<T>().write(value) };
         this
     }
 
-    /// What is at the beginning, as a `T`.
+    /// The beginning of the address, as a `T`.
     fn to_value<T: Plain>(self) -> T {
         const {
             assert!(size_of::<T>() <= size_of::<Self>());
             assert!(align_of::<T>() <= align_of::<Self>());
         }
-        // SAFETY: It fits, as checked above, and any bytes are one.
+        // SAFETY: A `T` fits, as checked above, and all bit patterns are valid for it.
         unsafe { (&raw const self.0).cast::<T>().read() }
     }
 }

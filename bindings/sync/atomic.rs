@@ -2,14 +2,14 @@
 
 //! Atomic variables of the IO path.
 //!
-//! Would be: nothing. `rust/kernel/sync/atomic.rs` is meant for this, and is what this file stands
-//! for where `CONFIG_RUST_INLINE_HELPERS` is on. Where it is off each operation of the kernel crate
-//! is a call of a C function, and a request takes dozens of them. Those below are instructions,
-//! with the same interface.
+//! Would be: nothing. Where `CONFIG_RUST_INLINE_HELPERS` is on, this module is
+//! `rust/kernel/sync/atomic.rs`. Where it is off, each operation of the kernel crate is a call of a
+//! C function, and a request takes dozens of them. Then this module has the same interface, with
+//! operations that are instructions.
 //!
-//! They are for what only Rust code of these modules reads and writes. Between such code the
-//! orderings needed here mean the same in Rust's memory model as in the kernel's: acquire and
-//! release pair up, and [`ordering::Full`] has a full barrier on both sides.
+//! Only Rust code of these modules may read and write such a variable. In such code the orderings
+//! mean the same in Rust's memory model as in the kernel's: acquire pairs with release, and
+//! [`ordering::Full`] has a full barrier on both sides.
 
 pub use kernel::sync::atomic::ordering;
 
@@ -34,17 +34,17 @@ mod instructions {
         },
     };
 
-    /// A variable that may be used from all CPUs at once. All operations may be used in any
+    /// A variable that may be used on all CPUs concurrently. All operations may be used in any
     /// context.
     ///
     /// # Invariants
     ///
-    /// After it was made the value is only accessed by atomic operations.
+    /// After the variable was made, the value is only accessed by atomic operations.
     #[repr(transparent)]
     pub struct Atomic<T: Copy>(UnsafeCell<T>);
 
-    // SAFETY: The value is plain data, or a pointer of which only the value is moved; see `atomic!`
-    // for which types there are operations.
+    // SAFETY: `atomic!` gives operations only to types of plain data and to pointers, of which only
+    // the address is moved.
     unsafe impl<T: Copy> Send for Atomic<T> {}
 
     // SAFETY: All access through a shared reference is atomic.
@@ -67,8 +67,8 @@ mod instructions {
         }
     }
 
-    /// Runs an operation that reads and writes, with a full barrier on either side if it has none
-    /// itself: on x86 each has.
+    /// Runs an operation that reads and writes. For [`ordering::Full`] adds a full barrier on both
+    /// sides, except on x86, where each such operation is a full barrier.
     #[inline(always)]
     fn ordered<O: ordering::Ordering, R>(operation: impl FnOnce(Ordering) -> R) -> R {
         let barrier = || {
@@ -91,26 +91,26 @@ mod instructions {
                     unsafe { <$cell>::from_ptr(self.0.get()) }
                 }
 
-                /// Reads it.
+                /// Reads the value.
                 #[inline(always)]
                 pub fn load<O: ordering::AcquireOrRelaxed>(&self, _: O) -> $type {
                     self.cell().load(order::<O>())
                 }
 
-                /// Writes it.
+                /// Writes the value.
                 #[inline(always)]
                 pub fn store<O: ordering::ReleaseOrRelaxed>(&self, value: $type, _: O) {
                     self.cell().store(value, order::<O>());
                 }
 
-                /// Writes it and returns what was there before.
+                /// Writes a new value and returns the old one.
                 #[inline(always)]
                 pub fn xchg<O: ordering::Ordering>(&self, value: $type, _: O) -> $type {
                     ordered::<O, _>(|order| self.cell().swap(value, order))
                 }
 
-                /// Writes `new` if `old` was there, and returns it; otherwise returns what was
-                /// there. Ordered only if it writes.
+                /// Writes `new` if the value is `old`. Returns the value that was found, as `Ok` if
+                /// `new` was written. Ordered only if it writes.
                 #[inline(always)]
                 pub fn cmpxchg<O: ordering::Ordering>(
                     &self,
@@ -124,19 +124,19 @@ mod instructions {
                 }
 
                 $(
-                    /// Adds to it, wrapping around.
+                    /// Adds to the value, wrapping around.
                     #[inline(always)]
                     pub fn add(&self, value: $number, _: ordering::Relaxed) {
                         self.cell().fetch_add(value, Ordering::Relaxed);
                     }
 
-                    /// Adds to it, wrapping around, and returns what was there before.
+                    /// Adds to the value, wrapping around, and returns the old value.
                     #[inline(always)]
                     pub fn fetch_add<O: ordering::Ordering>(&self, value: $type, _: O) -> $type {
                         ordered::<O, _>(|order| self.cell().fetch_add(value, order))
                     }
 
-                    /// Subtracts from it, wrapping around, and returns what was there before.
+                    /// Subtracts from the value, wrapping around, and returns the old value.
                     #[inline(always)]
                     pub fn fetch_sub<O: ordering::Ordering>(&self, value: $type, _: O) -> $type {
                         ordered::<O, _>(|order| self.cell().fetch_sub(value, order))

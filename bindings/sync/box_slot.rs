@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Places that hold a box, or any number of them, and hand each to exactly one taker.
+//! A slot for one box and a stack of boxes, from which each box is taken exactly once.
 //!
-//! Would extend: `rust/kernel/list/` and `rust/kernel/alloc/kbox.rs`; the stack is that of
+//! Would extend: `rust/kernel/list/` and `rust/kernel/alloc/kbox.rs`. The stack is the one of
 //! [`include/linux/llist.h`](srctree/include/linux/llist.h).
 
 use crate::prelude::*;
@@ -22,9 +22,9 @@ use core::{
 /// An atomic `Option<KBox<T>>`.
 ///
 /// Requests in flight are passed on through such slots: the caller that takes the box out owns the
-/// request, so that a request that is answered twice, or answered while its path fails, is
-/// finished exactly once and without a lock. All operations may be used in any context; a box
-/// that is dropped by the caller runs `T`'s drop there.
+/// request. So a request that gets two responses, or a response while its path fails, is finished
+/// exactly once, without a lock. All operations may be used in any context. If a caller drops a
+/// box, the drop of `T` runs in the caller's context.
 ///
 /// # Invariants
 ///
@@ -60,39 +60,39 @@ impl<T> BoxSlot<T> {
         }
     }
 
-    /// Takes the box out; of several concurrent callers one gets it.
+    /// Takes the box out. Only one of several concurrent callers gets the box.
     pub fn take(&self) -> Option<KBox<T>> {
-        // INVARIANT: Null.
+        // INVARIANT: The new pointer is null.
         let old = self.pointer.xchg(ptr::null_mut(), ordering::Full);
-        // SAFETY: It was just taken out.
+        // SAFETY: The exchange above has taken the pointer out.
         unsafe { Self::own(old) }
     }
 
-    /// Puts `value` in and returns what was there before.
+    /// Puts `value` in and returns the box that was in the slot.
     #[must_use = "the box that was in the slot is dropped here otherwise"]
     pub fn put(&self, value: KBox<T>) -> Option<KBox<T>> {
         // INVARIANT: The new pointer comes from `KBox::into_raw`.
         let old = self.pointer.xchg(KBox::into_raw(value), ordering::Full);
-        // SAFETY: It was just taken out.
+        // SAFETY: The exchange above has taken the pointer out.
         unsafe { Self::own(old) }
     }
 
-    /// Whether the slot holds nothing at this moment.
+    /// Whether the slot is empty at this moment.
     pub fn is_empty(&self) -> bool {
         self.pointer.load(ordering::Relaxed).is_null()
     }
 
-    /// Makes a box of a pointer that was in the slot and is not any more.
+    /// Makes a box of a pointer that was taken out of the slot.
     ///
     /// # Safety
     ///
-    /// The exchange that took it out must be the caller's.
+    /// The caller must have taken `raw` out of the slot by an exchange.
     unsafe fn own(raw: *mut T) -> Option<KBox<T>> {
         if raw.is_null() {
             return None;
         }
-        // SAFETY: What was in the slot came from `KBox::into_raw`. The caller has exchanged it for
-        // something else, so the box is the caller's.
+        // SAFETY: By the type invariant the pointer came from `KBox::into_raw`. The caller has
+        // exchanged it for another one, so the caller owns the box.
         Some(unsafe { KBox::from_raw(raw) })
     }
 }
@@ -105,19 +105,19 @@ impl<T> Drop for BoxSlot<T> {
 
 /// A value that can be put on a [`BoxStack`].
 pub struct Linked<T> {
-    /// Only used while it is on a stack or in a list.
+    /// Only used while the value is on a stack or in a list.
     next: *mut Linked<T>,
     value: T,
 }
 
-// SAFETY: The pointer is only used by stack and list, which own what it points to.
+// SAFETY: Only stacks and lists use the pointer, and they own the next box.
 unsafe impl<T: Send> Send for Linked<T> {}
 
 // SAFETY: A shared reference only gives access to the value.
 unsafe impl<T: Sync> Sync for Linked<T> {}
 
 impl<T> Linked<T> {
-    /// Makes `value` ready.
+    /// Prepares `value` for a stack.
     pub const fn new(value: T) -> Self {
         Self {
             next: ptr::null_mut(),
@@ -142,11 +142,13 @@ impl<T> DerefMut for Linked<T> {
     }
 }
 
-/// A stack of boxes. It is added to in any context and without a lock, and emptied all at once.
+/// A stack of boxes. Boxes are added in any context and without a lock, and are taken out all at
+/// once.
 ///
 /// # Invariants
 ///
-/// `top` is null or came from `KBox::into_raw`, and so on by `next`; the stack owns them all.
+/// `top`, and `next` of each box in turn, is null or came from `KBox::into_raw`. The stack owns
+/// them all.
 pub struct BoxStack<T> {
     top: Atomic<*mut Linked<T>>,
     _owned: PhantomData<KBox<Linked<T>>>,
@@ -173,10 +175,11 @@ impl<T> BoxStack<T> {
         let value = KBox::into_raw(value);
         let mut top = self.top.load(ordering::Relaxed);
         loop {
-            // SAFETY: The box is still ours.
+            // SAFETY: The box is not on the stack yet, so it is ours.
             unsafe { (*value).next = top };
-            // INVARIANT: What was on top follows. It cannot have been taken and put back in
-            // between without being on top: it is only ever taken together with all others.
+            // INVARIANT: The old top follows the new one. If the old top was taken and pushed again
+            // in between, the exchange is still right: boxes are only taken all at once, so the box
+            // that is on top now is followed by the boxes of the stack.
             match self.top.cmpxchg(top, value, ordering::Full) {
                 Ok(_) => return,
                 Err(now) => top = now,
@@ -184,14 +187,14 @@ impl<T> BoxStack<T> {
         }
     }
 
-    /// Whether there is nothing at this moment.
+    /// Whether the stack is empty at this moment.
     pub fn is_empty(&self) -> bool {
         self.top.load(ordering::Relaxed).is_null()
     }
 
     /// Takes all boxes out. A full barrier.
     pub fn take_all(&self) -> BoxList<T> {
-        // INVARIANT: What the stack owned.
+        // INVARIANT: The list owns the boxes that the stack owned.
         BoxList {
             top: self.top.xchg(ptr::null_mut(), ordering::Full),
             _owned: PhantomData,
@@ -205,11 +208,12 @@ impl<T> Drop for BoxStack<T> {
     }
 }
 
-/// Boxes that were on a [`BoxStack`]; the last one first.
+/// The boxes of a [`BoxStack`], the last one first.
 ///
 /// # Invariants
 ///
-/// `top` is null or came from `KBox::into_raw`, and so on by `next`; the list owns them all.
+/// `top`, and `next` of each box in turn, is null or came from `KBox::into_raw`. The list owns them
+/// all.
 pub struct BoxList<T> {
     top: *mut Linked<T>,
     _owned: PhantomData<KBox<Linked<T>>>,
@@ -218,22 +222,22 @@ pub struct BoxList<T> {
 impl<T> BoxList<T> {
     /// Makes an empty list.
     pub const fn new() -> Self {
-        // INVARIANT: There is none.
+        // INVARIANT: The pointer is null.
         Self {
             top: ptr::null_mut(),
             _owned: PhantomData,
         }
     }
 
-    /// Adds a box, which is the next to be taken out.
+    /// Adds a box, which will be the next one that is taken out.
     #[inline]
     pub fn push(&mut self, mut value: KBox<Linked<T>>) {
         value.next = self.top;
-        // INVARIANT: The box, and what the list had.
+        // INVARIANT: The new box is followed by the old boxes of the list.
         self.top = KBox::into_raw(value);
     }
 
-    /// Whether there is nothing.
+    /// Whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.top.is_null()
@@ -258,7 +262,7 @@ impl<T> Iterator for BoxList<T> {
         }
         // SAFETY: `top` is not null, so it came from `KBox::into_raw`, and the list owns the box.
         let value = unsafe { KBox::from_raw(self.top) };
-        // INVARIANT: The rest.
+        // INVARIANT: The list owns the rest of the boxes.
         self.top = value.next;
         Some(value)
     }

@@ -2,8 +2,8 @@
 
 //! Waiting for events, in process context.
 //!
-//! Would extend: `rust/kernel/sync/completion.rs`, which signals all waiters only, and waits
-//! without a limit.
+//! Would extend: `rust/kernel/sync/completion.rs`, which can only signal all waiters, and waits
+//! without a time limit.
 //!
 //! C header: [`include/linux/completion.h`](srctree/include/linux/completion.h)
 
@@ -21,7 +21,7 @@ use crate::{
     prelude::*, //
 };
 
-/// The time given was not enough.
+/// The time limit was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeout;
 
@@ -31,7 +31,7 @@ impl From<Timeout> for Error {
     }
 }
 
-/// An event that tasks wait for.
+/// An event for which tasks wait.
 ///
 /// Signalling works in any context; waiting sleeps.
 #[pin_data]
@@ -47,7 +47,7 @@ unsafe impl Send for Completion {}
 unsafe impl Sync for Completion {}
 
 impl Completion {
-    /// Makes an event that has not happened.
+    /// Makes an event that has not happened yet.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             inner <- Opaque::ffi_init(|slot: *mut bindings::completion| {
@@ -57,7 +57,7 @@ impl Completion {
         })
     }
 
-    /// Wakes one waiter, or lets the next one through. Any context.
+    /// Signals the event once: wakes one waiter, or lets the next waiter through. Any context.
     pub fn complete(&self) {
         // SAFETY: The completion is initialised.
         unsafe { bindings::complete(self.inner.get()) };
@@ -69,8 +69,8 @@ impl Completion {
         unsafe { bindings::complete_all(self.inner.get()) };
     }
 
-    /// Takes one signal if there is one, without waiting; of those of `complete_all()` there is
-    /// always one more. Any context.
+    /// Takes one signal if there is one, without waiting; returns whether it did. After
+    /// `complete_all()` there is always a signal. Any context.
     pub fn try_wait(&self) -> bool {
         // SAFETY: The completion is initialised.
         unsafe { bindings::try_wait_for_completion(self.inner.get()) }
@@ -88,7 +88,7 @@ impl Completion {
         unsafe { bindings::wait_for_completion(self.inner.get()) };
     }
 
-    /// Waits for the event, at most `timeout` milliseconds; 0: does not wait.
+    /// Waits for the event for at most `timeout` milliseconds. Does not wait if `timeout` is 0.
     pub fn wait_timeout(&self, timeout: Msecs) -> Result<(), Timeout> {
         if timeout == 0 {
             // The C function would sleep for a tick.
@@ -107,7 +107,7 @@ impl Completion {
         }
     }
 
-    /// Waits for the event, or for a signal that kills the task (`ERESTARTSYS`).
+    /// Waits for the event. `ERESTARTSYS` if a signal kills the task meanwhile.
     pub fn wait_killable(&self) -> Result {
         // SAFETY: The completion is initialised.
         kernel::error::to_result(unsafe {
@@ -115,8 +115,8 @@ impl Completion {
         })
     }
 
-    /// Waits for the event, at most `timeout` milliseconds (`ETIMEDOUT`), or for a signal to the
-    /// task (`ERESTARTSYS`).
+    /// Waits for the event for at most `timeout` milliseconds. `ETIMEDOUT` after that time,
+    /// `ERESTARTSYS` if the task gets a signal meanwhile.
     pub fn wait_interruptible_timeout(&self, timeout: Msecs) -> Result {
         let timeout: Jiffies = msecs_to_jiffies(timeout);
         // SAFETY: The completion is initialised.
@@ -125,14 +125,14 @@ impl Completion {
         };
         match left {
             0 => Err(ETIMEDOUT),
-            // The only error there is.
+            // The function has no other error.
             error if error < 0 => Err(ERESTARTSYS),
             _ => Ok(()),
         }
     }
 }
 
-/// A mutex without data, whose waiting ends when the task is killed or a time is over.
+/// A mutex without data. Waiting for it can end when the task is killed or a time is over.
 #[pin_data]
 pub struct KillableMutex {
     /// Signalled while the mutex is free.
@@ -141,7 +141,7 @@ pub struct KillableMutex {
 }
 
 impl KillableMutex {
-    /// Makes one that is free.
+    /// Makes a free mutex.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             free <- Completion::new(),
@@ -152,7 +152,7 @@ impl KillableMutex {
         })
     }
 
-    /// Locks it until the result is dropped. Sleeps.
+    /// Locks the mutex until the result is dropped. Sleeps.
     ///
     /// `EINTR` if the task is killed meanwhile.
     pub fn lock_killable(&self) -> Result<KillableGuard<'_>> {
@@ -160,21 +160,22 @@ impl KillableMutex {
         Ok(KillableGuard(self))
     }
 
-    /// Locks it until the result is dropped, if it gets free within `timeout` milliseconds. Sleeps.
+    /// Locks the mutex until the result is dropped, if it becomes free within `timeout`
+    /// milliseconds. Sleeps.
     pub fn lock_timeout(&self, timeout: Msecs) -> Result<KillableGuard<'_>, Timeout> {
         self.free.wait_timeout(timeout)?;
         Ok(KillableGuard(self))
     }
 
-    /// As [`Self::lock_killable`], for at most `timeout` milliseconds (`ETIMEDOUT`), or until a
-    /// signal comes (`ERESTARTSYS`).
+    /// Locks the mutex until the result is dropped. `ETIMEDOUT` if it does not become free within
+    /// `timeout` milliseconds, `ERESTARTSYS` if the task gets a signal meanwhile. Sleeps.
     pub fn lock_interruptible_timeout(&self, timeout: Msecs) -> Result<KillableGuard<'_>> {
         self.free.wait_interruptible_timeout(timeout)?;
         Ok(KillableGuard(self))
     }
 }
 
-/// A [`KillableMutex`] that is locked. Dropping it unlocks, in any context.
+/// A locked [`KillableMutex`]. Dropping the guard unlocks the mutex, in any context.
 #[must_use = "the mutex is unlocked otherwise"]
 pub struct KillableGuard<'a>(&'a KillableMutex);
 

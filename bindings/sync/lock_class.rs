@@ -6,10 +6,10 @@
 
 /// The name of a lock class, as a `&'static CStr` at one address for all modules.
 ///
-/// lockdep takes a class that it meets under a second name for an error, and compares the addresses
-/// of names. The class of a generic function ([`kernel::static_lock_class!`]) is in the module that
-/// has the function, and each module that uses the function finds it there; a literal is copied to
-/// each of these modules. So a generic function names its classes by this macro.
+/// A generic function must name its lock classes by this macro. lockdep reports an error if a class
+/// has a second name, and compares the addresses of names. The class of a generic function
+/// ([`kernel::static_lock_class!`]) exists once, in the module with the function, for all modules
+/// that use the function. A literal is copied to each of these modules.
 #[macro_export]
 macro_rules! lock_class_name {
     ($name:expr) => {{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A place for a box, which keeps a number while the box is away.
+//! A slot for a box, which can keep a number while the box is out.
 
 use super::atomic::{
     ordering,
@@ -12,24 +12,27 @@ use core::{
     ptr, //
 };
 
-/// Set in a word that is a number, shifted by one; clear in pointers.
+/// This bit is set in a word that is a number, shifted by one bit. It is clear in pointers.
 const NUMBER: usize = 1;
 
-/// Set in a pointer to a box that was put aside.
+/// This bit is set in a pointer to a box that was put aside.
 const ASIDE: usize = 2;
 
-/// A place for one box, in one word.
+/// A slot for one box, in one word.
 ///
-/// A box lies there either ready, for [`Self::take()`], or aside, for [`Self::take_aside()`]. While
-/// it is away one number can be left for the holder of the box, who gets it when putting the box
-/// back. All operations may be used in any context and by any number of callers at a time; each is
-/// one atomic operation if it does anything.
+/// A box in the slot is either ready, for [`Self::take()`], or aside, for [`Self::take_aside()`].
+/// While the box is out, one number can be left for the holder of the box, who gets it when putting
+/// the box back. All operations may be used in any context and concurrently. An operation that
+/// succeeds is one atomic operation.
 ///
 /// # Invariants
 ///
-/// `word` is null (the box is away), or has [`NUMBER`] set (it is away, and a number was left), or
-/// is a pointer from `KBox::into_raw()` that the slot owns, plus [`ASIDE`] if the box was put
-/// aside.
+/// `word` is one of these:
+///
+/// - null: the box is out;
+/// - a word with [`NUMBER`] set: the box is out, and a number was left;
+/// - a pointer from `KBox::into_raw()` that the slot owns, with [`ASIDE`] set if the box was put
+///   aside.
 pub struct NotedSlot<T> {
     word: Atomic<*mut T>,
     _owned: PhantomData<KBox<T>>,
@@ -43,27 +46,27 @@ unsafe impl<T: Send> Send for NotedSlot<T> {}
 unsafe impl<T: Send> Sync for NotedSlot<T> {}
 
 impl<T> NotedSlot<T> {
-    /// Both bits are clear in a pointer to a `T`.
+    /// Ensures that both bits are clear in a pointer to a `T`.
     const ALIGNED: () = assert!(align_of::<T>() > NUMBER | ASIDE);
 
     /// Makes a slot that holds `value`, ready.
     pub fn new(value: KBox<T>) -> Self {
         let () = Self::ALIGNED;
-        // INVARIANT: A pointer from `KBox::into_raw()`.
+        // INVARIANT: The word is a pointer from `KBox::into_raw()`.
         Self {
             word: Atomic::new(KBox::into_raw(value)),
             _owned: PhantomData,
         }
     }
 
-    /// Takes the box out if it is ready; of several concurrent callers one gets it.
+    /// Takes the box out if it is ready. Only one of several concurrent callers gets the box.
     #[inline]
     pub fn take(&self) -> Option<KBox<T>> {
         let word = self.word.load(ordering::Relaxed);
         if word.is_null() || word.addr() & (NUMBER | ASIDE) != 0 {
             return None;
         }
-        // INVARIANT: Null.
+        // INVARIANT: The new word is null.
         self.word
             .cmpxchg(word, ptr::null_mut(), ordering::Full)
             .ok()?;
@@ -72,23 +75,23 @@ impl<T> NotedSlot<T> {
         Some(unsafe { KBox::from_raw(word) })
     }
 
-    /// Takes the box out if it was put aside; of several concurrent callers one gets it.
+    /// Takes the box out if it was put aside. Only one of several concurrent callers gets the box.
     #[inline]
     pub fn take_aside(&self) -> Option<KBox<T>> {
         let word = self.word.load(ordering::Relaxed);
         if word.addr() & (NUMBER | ASIDE) != ASIDE {
             return None;
         }
-        // INVARIANT: Null.
+        // INVARIANT: The new word is null.
         self.word
             .cmpxchg(word, ptr::null_mut(), ordering::Full)
             .ok()?;
-        // SAFETY: As in `take()`, but for the bit that says that it was put aside.
+        // SAFETY: As in `take()`, without the bit for a box that was put aside.
         Some(unsafe { KBox::from_raw(word.map_addr(|address| address & !ASIDE)) })
     }
 
-    /// Leaves `number` for the holder of the box. False if the box is not away, if another number
-    /// is there already, or if the number needs all bits of a word.
+    /// Leaves `number` for the holder of the box. False if the box is in the slot, if another
+    /// number was left already, or if `number` needs all bits of a word.
     #[inline]
     pub fn note(&self, number: u64) -> bool {
         let Some(word) = usize::try_from(number)
@@ -98,22 +101,23 @@ impl<T> NotedSlot<T> {
             return false;
         };
         let word = ptr::without_provenance_mut((word << 1) | NUMBER);
-        // INVARIANT: A number.
+        // INVARIANT: The new word is a number.
         self.word
             .cmpxchg(ptr::null_mut(), word, ordering::Full)
             .is_ok()
     }
 
-    /// Puts the box back, ready. If a number was left meanwhile, both come back to the caller, and
-    /// the slot is empty again.
+    /// Puts the box back, ready. If a number was left meanwhile, the box is not put back: the
+    /// caller gets the box and the number, and the slot is empty.
     #[inline]
     pub fn put(&self, value: KBox<T>) -> Result<(), (KBox<T>, u64)> {
         self.put_as(value, 0)
     }
 
-    /// Puts the box aside, where [`Self::take()`] does not find it. A number that was left stays.
+    /// Puts the box back, aside, where [`Self::take()`] does not find it.
     ///
-    /// Gives the box back if a number was left.
+    /// If a number was left meanwhile, the caller gets the box and the number, and the slot is
+    /// empty, as with [`Self::put()`].
     #[inline]
     pub fn put_aside(&self, value: KBox<T>) -> Result<(), (KBox<T>, u64)> {
         self.put_as(value, ASIDE)
@@ -124,11 +128,12 @@ impl<T> NotedSlot<T> {
         let raw = KBox::into_raw(value);
         let word = raw.map_addr(|address| address | bits);
         loop {
-            // INVARIANT: A pointer from `KBox::into_raw()`, with the bit that says where it is.
+            // INVARIANT: The new word is a pointer from `KBox::into_raw()`, with `ASIDE` set if the
+            // box is put aside.
             let Err(found) = self.word.cmpxchg(ptr::null_mut(), word, ordering::Full) else {
                 return Ok(());
             };
-            // INVARIANT: Null.
+            // INVARIANT: The new word is null.
             if self
                 .word
                 .cmpxchg(found, ptr::null_mut(), ordering::Full)
@@ -140,8 +145,9 @@ impl<T> NotedSlot<T> {
                 // SAFETY: The pointer is still the caller's, as it is not in the slot.
                 return Err((unsafe { KBox::from_raw(raw) }, (found.addr() >> 1) as u64));
             }
-            // There was another box, which no caller that puts back what it took can cause.
-            // SAFETY: By the type invariant, and the exchange took it out of the slot.
+            // There was another box. A caller that puts back the box that it took cannot get here.
+            // SAFETY: By the type invariant the word came from `KBox::into_raw()`, and the exchange
+            // took it out of the slot.
             drop(unsafe { KBox::from_raw(found.map_addr(|address| address & !ASIDE)) });
         }
     }

@@ -2,8 +2,9 @@
 
 //! A value that is set once and read from then on.
 //!
-//! Would be: nothing. It is `rust/kernel/sync/set_once.rs`, on the atomic variables of
-//! [`atomic`](super::atomic), and stands for that where `CONFIG_RUST_INLINE_HELPERS` is on.
+//! Would be: nothing. Where `CONFIG_RUST_INLINE_HELPERS` is on, this module is
+//! `rust/kernel/sync/set_once.rs`. Elsewhere it has the same type, built on the variables of
+//! [`atomic`](super::atomic).
 
 #[cfg(CONFIG_RUST_INLINE_HELPERS)]
 pub use kernel::sync::SetOnce;
@@ -31,22 +32,23 @@ mod instructions {
     /// # Invariants
     ///
     /// - `state` only goes from `EMPTY` to `BEING_SET` to `SET`.
-    /// - `value` is written only by the caller that changed `state` to `BEING_SET`, before it is
-    ///   `SET`.
-    /// - While `state` is `SET` there is a value, and nobody changes it.
+    /// - `value` is written only by the caller that changed `state` to `BEING_SET`, before `state`
+    ///   is `SET`.
+    /// - While `state` is `SET` there is a value, and it is not changed.
     pub struct SetOnce<T> {
         state: Atomic<u32>,
         value: UnsafeCell<MaybeUninit<T>>,
     }
 
-    // SAFETY: It is like the `T` in it.
+    // SAFETY: A `SetOnce` owns the `T` in it.
     unsafe impl<T: Send> Send for SetOnce<T> {}
 
-    // SAFETY: A value comes in from any thread (`Send`), and all get shared references (`Sync`).
+    // SAFETY: Any task may set the value (`Send`), and all tasks get shared references to it
+    // (`Sync`).
     unsafe impl<T: Send + Sync> Sync for SetOnce<T> {}
 
     impl<T> SetOnce<T> {
-        /// Makes one without a value.
+        /// Makes a `SetOnce` without a value.
         pub const fn new() -> Self {
             // INVARIANT: There is no value.
             Self {
@@ -61,12 +63,12 @@ mod instructions {
             if self.state.load(ordering::Acquire) != SET {
                 return None;
             }
-            // SAFETY: `state` is `SET`, so there is a value that nobody changes. The acquire pairs
-            // with the release of `populate()`.
+            // SAFETY: `state` is `SET`, so there is a value, which is not changed. The acquire
+            // pairs with the release in `populate()`.
             Some(unsafe { (*self.value.get()).assume_init_ref() })
         }
 
-        /// Sets the value; false, and the value is dropped, if there is one already.
+        /// Sets the value. False, and `value` is dropped, if there is a value already.
         pub fn populate(&self, value: T) -> bool {
             if self
                 .state
@@ -75,8 +77,8 @@ mod instructions {
             {
                 return false;
             }
-            // SAFETY: This call has changed `state` to `BEING_SET`: nobody else writes, nobody
-            // reads yet.
+            // SAFETY: This call has changed `state` to `BEING_SET`, so no other call writes the
+            // value, and none reads it yet.
             unsafe { (*self.value.get()).write(value) };
             // INVARIANT: There is a value now.
             self.state.store(SET, ordering::Release);
@@ -93,7 +95,7 @@ mod instructions {
     impl<T> Drop for SetOnce<T> {
         fn drop(&mut self) {
             if self.state.load(ordering::Relaxed) == SET {
-                // SAFETY: `state` is `SET`, so there is a value; it is not used any more.
+                // SAFETY: `state` is `SET`, so there is a value. It is not used any more.
                 unsafe { (*self.value.get()).assume_init_drop() };
             }
         }

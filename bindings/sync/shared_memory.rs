@@ -2,27 +2,28 @@
 
 //! Copies to and from memory that a device, a peer or another CPU may access at the same time.
 //!
-//! Would be: a copy of bytes that are atomic one by one, in `rust/kernel/sync/atomic/`.
+//! Would be: a copy in which each byte is atomic, in `rust/kernel/sync/atomic/`.
 //!
-//! No reference to such memory is ever made. It is only accessed by the functions here, of which
-//! each access is a volatile one of at most a word, or an instruction of the kernel's `memcpy()` or
-//! `copy_page()`, which are written in assembly (and are function calls for the compiler, with
-//! KASAN too). So the compiler can neither split nor repeat an access, nor assume anything of what
-//! it found, and an access that races with another one is like a relaxed atomic access of each
-//! byte: the copy is any mixture of the old bytes and the new ones. Code that needs more, namely
-//! that no other copy of these modules runs at the same time, has to own the memory.
+//! No reference to such memory is ever made. Only the functions of this module access it: by
+//! volatile accesses of at most a word, or by the kernel's `memcpy()` or `copy_page()`. These two
+//! are written in assembly, and are function calls for the compiler, also with KASAN. So the
+//! compiler can neither split nor repeat an access, nor assume anything about the value that was
+//! read. An access that races with another one is like a relaxed atomic access of each byte: the
+//! copy is any mixture of old and new bytes. Code that must not race with other copies has to own
+//! the memory.
 
 use crate::bindings;
 
-/// The bytes of a word.
+/// The size of a word in bytes.
 const WORD: usize = size_of::<u64>();
 
 /// Copies `len` bytes. Any context.
 ///
 /// # Safety
 ///
-/// The ranges are valid for that, do not overlap, and no reference to bytes of a range exists that
-/// the copy (or, for the source, somebody else) changes.
+/// `from` is valid for reads and `to` for writes of `len` bytes, and the ranges do not overlap. No
+/// reference exists to bytes that the copy changes, or to bytes of the source that other code may
+/// change.
 #[inline(always)]
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
     // SAFETY: By the function's requirement.
@@ -33,13 +34,14 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 ///
 /// # Safety
 ///
-/// `to` is valid for writes of that many bytes; no reference to them exists.
+/// `to` is valid for writes of `bytes.len()` bytes, and no reference to them exists.
 #[inline(always)]
 pub(crate) unsafe fn store(to: *mut u8, bytes: &[u8]) {
     let (mut to, mut bytes) = (to, bytes);
     if to.addr() % WORD == 0 {
         while let Some((word, rest)) = bytes.split_first_chunk() {
-            // SAFETY: By the function's requirement; it is aligned, as whole words precede it.
+            // SAFETY: By the function's requirement. `to` is aligned, as only whole words precede
+            // it.
             unsafe {
                 to.cast::<u64>().write_volatile(u64::from_ne_bytes(*word));
                 to = to.add(WORD);

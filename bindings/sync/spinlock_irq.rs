@@ -2,7 +2,8 @@
 
 //! A spinlock that is held with interrupts off.
 //!
-//! Would be: nothing. It is `rust/kernel/sync/lock/spinlock.rs` where the kernel has it there.
+//! Would be: nothing. Where `rust/kernel/sync/lock/spinlock.rs` has this lock, this module exports
+//! it.
 
 #[cfg(SINCE_7_3)]
 pub use kernel::{
@@ -16,8 +17,8 @@ pub use crate::{
     new_spinlock_irq, //
 };
 
-/// Makes the initialiser of a [`SpinLockIrq`], named after the file and line unless it is given a
-/// name.
+/// Makes the initialiser of a [`SpinLockIrq`]. Without a name the lock is named after the file and
+/// line.
 #[cfg(not(SINCE_7_3))]
 #[macro_export]
 macro_rules! new_spinlock_irq {

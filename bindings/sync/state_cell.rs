@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A value that has one owner at a time, and the state in which the last owner left it.
+//! A cell with a value that has at most one owner at a time, and with a state that the last owner
+//! has set.
 //!
 //! Would extend: `rust/kernel/sync/`.
 
@@ -18,17 +19,17 @@ use core::{
     }, //
 };
 
-/// A value in a cell, and a number that says what it is used for.
+/// A cell with a value, and a state: a number that tells the use of the value.
 ///
-/// A caller that expects one state takes the value out of it, and nobody else gets it until that
-/// caller puts it back, in a state of its choice. So what happens at most once, whatever the order
-/// of events, is a step from one state to the next, without a lock and without moving the value.
-/// All operations may be used in any context.
+/// A caller takes the value out of the state that it expects. No other caller gets the value until
+/// the first one puts it back, in a state of its choice. So each step from one state to the next
+/// happens at most once, in any order of events, without a lock and without moving the value. All
+/// operations may be used in any context.
 ///
 /// # Invariants
 ///
-/// While `state` is [`Self::OWNED`] or [`Self::NOTABLE`], the value belongs to the one [`Owned`] of
-/// this cell; otherwise no reference to it exists.
+/// While `state` is [`Self::OWNED`] or [`Self::NOTABLE`], the value belongs to the only [`Owned`]
+/// of this cell. Otherwise no reference to the value exists.
 pub struct StateCell<T> {
     state: Atomic<u64>,
     value: UnsafeCell<T>,
@@ -37,15 +38,15 @@ pub struct StateCell<T> {
 // SAFETY: The cell owns the value.
 unsafe impl<T: Send> Send for StateCell<T> {}
 
-// SAFETY: Through a shared reference the value only goes to one owner at a time.
+// SAFETY: Through a shared reference the value goes to only one owner at a time.
 unsafe impl<T: Send> Sync for StateCell<T> {}
 
 impl<T> StateCell<T> {
-    /// The state of a value that has an owner. A value that is put back in this state stays out of
-    /// reach.
+    /// The state of a value that has an owner. A value that is put back in this state cannot be
+    /// taken any more.
     const OWNED: u64 = u64::MAX;
 
-    /// As [`Self::OWNED`], of an owner for which [`Self::note()`] can mark the cell.
+    /// As [`Self::OWNED`], but [`Self::note()`] can mark the cell for the owner.
     const NOTABLE: u64 = u64::MAX - 1;
 
     /// Makes a cell in `state`.
@@ -63,8 +64,8 @@ impl<T> StateCell<T> {
         self.state.load(ordering::Relaxed)
     }
 
-    /// Takes the value, if it is in `state`; of several callers one gets it. A full barrier if it
-    /// succeeds.
+    /// Takes the value, if the cell is in `state`. Only one of several callers gets the value. A
+    /// full barrier if it succeeds.
     #[inline(always)]
     pub fn take(&self, state: u64) -> Option<Owned<'_, T>> {
         self.take_as(state, Self::OWNED)
@@ -81,7 +82,7 @@ impl<T> StateCell<T> {
             return None;
         }
         match self.state.cmpxchg(state, owned, ordering::Full) {
-            // INVARIANT: No reference existed, and this is the one owner.
+            // INVARIANT: No reference existed, and this is the only owner.
             Ok(_) => Some(Owned {
                 cell: self,
                 _value: PhantomData,
@@ -99,7 +100,8 @@ impl<T> StateCell<T> {
             .is_ok()
     }
 
-    /// Changes the state from `from` to `to`; whether it was `from`. A full barrier if it succeeds.
+    /// Changes the state from `from` to `to`. False, and nothing is changed, if the state is not
+    /// `from`. A full barrier if it succeeds.
     #[inline]
     pub fn change(&self, from: u64, to: u64) -> bool {
         if from >= Self::NOTABLE || to >= Self::NOTABLE {
@@ -110,12 +112,12 @@ impl<T> StateCell<T> {
     }
 }
 
-/// The value of a cell, for its one owner. Dropping it puts the value back in state 0.
+/// The ownership of a cell's value. Dropping it puts the value back in state 0.
 ///
 /// # Invariants
 ///
 /// The state of the cell is [`StateCell::OWNED`] or [`StateCell::NOTABLE`], and this is the only
-/// owner.
+/// owner of the value.
 pub struct Owned<'a, T> {
     cell: &'a StateCell<T>,
     _value: PhantomData<&'a mut T>,
@@ -123,8 +125,9 @@ pub struct Owned<'a, T> {
 
 impl<T> Owned<'_, T> {
     /// Puts the value back in `state`, unless [`StateCell::note()`] has marked the cell since the
-    /// value was taken: then the owner keeps it, and learns of nothing more. An owner that did not
-    /// take it by [`StateCell::take_notable()`] keeps it, too. A full barrier if it succeeds.
+    /// value was taken. If it is marked, the owner keeps the value, and the cell cannot be marked
+    /// again. An owner that did not take the value by [`StateCell::take_notable()`] keeps it, too.
+    /// A full barrier if it succeeds.
     pub fn put_unless_noted(self, state: u64) -> Result<(), Self> {
         let this = ManuallyDrop::new(self);
         let cell = this.cell;
@@ -138,8 +141,8 @@ impl<T> Owned<'_, T> {
         }
     }
 
-    /// Puts the value back in `state`. What the owner did before happens before what the next owner
-    /// does.
+    /// Puts the value back in `state`. All accesses of this owner happen before those of the next
+    /// owner.
     #[inline(always)]
     pub fn put(self, state: u64) {
         // INVARIANT: The owner gives up the value.
@@ -155,7 +158,7 @@ impl<T> Deref for Owned<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: By the type invariant there is no other reference than those made of this owner.
+        // SAFETY: By the type invariant only references that were made from this owner exist.
         unsafe { &*self.cell.value.get() }
     }
 }
@@ -163,8 +166,8 @@ impl<T> Deref for Owned<'_, T> {
 impl<T> DerefMut for Owned<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: By the type invariant there is no other reference than those made of this owner,
-        // which is borrowed exclusively.
+        // SAFETY: By the type invariant only references that were made from this owner exist, and
+        // it is borrowed exclusively.
         unsafe { &mut *self.cell.value.get() }
     }
 }

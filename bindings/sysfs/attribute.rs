@@ -41,9 +41,9 @@ use crate::{
 type Show<T> = fn(&Arc<T>, &mut SysfsOutput<'_>) -> Result;
 type Store<T> = fn(&Arc<T>, &StoreContext<'_>, &[u8]) -> Result;
 
-/// A file in the directory of an object whose data are a `T`.
+/// A file in the directory of an object with data of type `T`.
 ///
-/// Made in a `static` or `const` of the module whose functions it calls:
+/// Must be made in a `static` or `const` of the module with the functions `show` and `store`:
 ///
 /// ```ignore
 /// const ATTRIBUTES: &[Attribute<Path>] = &[
@@ -52,9 +52,9 @@ type Store<T> = fn(&Arc<T>, &StoreContext<'_>, &[u8]) -> Result;
 /// ];
 /// ```
 ///
-/// Both functions may sleep, and may run at the same time on any CPU. What `show` writes is the
-/// file's content, with its newline. `store` gets all bytes that were written, and takes them all
-/// unless it fails; the error is that of the `write()`.
+/// Both functions may sleep, and may run concurrently on any CPU. `show` writes the content of the
+/// file, including its newline. `store` gets all bytes that the user wrote, and takes all of them,
+/// or fails; its error becomes that of the `write()`.
 #[repr(C)]
 pub struct Attribute<T> {
     raw: RawAttribute,
@@ -67,30 +67,30 @@ pub struct Attribute<T> {
 pub(crate) struct RawAttribute {
     /// For the attributes of devices; directories use only the first field, the file itself.
     file: bindings::device_attribute,
-    /// The module that `show` and `store` are part of.
+    /// The module with `show` and `store`.
     owner: *mut bindings::module,
     show: unsafe fn(*const RawAttribute, NonNull<c_void>, &mut SysfsOutput<'_>) -> Result,
     store: unsafe fn(*const RawAttribute, NonNull<c_void>, &StoreContext<'_>, &[u8]) -> Result,
 }
 
-// SAFETY: An attribute is never written; sysfs only reads it.
+// SAFETY: An attribute is never changed; sysfs only reads it.
 unsafe impl<T> Sync for Attribute<T> {}
 
 impl<T: Send + Sync + 'static> Attribute<T> {
-    /// A file that everybody can read (0444).
+    /// A file that all users can read (0444).
     pub const fn read_only(name: &'static CStr, show: Show<T>) -> Self {
         Self::new(name, 0o444, Some(show), None)
     }
 
-    /// A file that everybody can read and the owner can write (0644).
+    /// A file that all users can read and the owner can write (0644).
     pub const fn read_write(name: &'static CStr, show: Show<T>, store: Store<T>) -> Self {
         Self::new(name, 0o644, Some(show), Some(store))
     }
 
-    /// A file with a mode of its own.
+    /// A file with the given mode.
     ///
-    /// Does not compile if the mode allows what there is no function for, or allows everybody to
-    /// write.
+    /// Does not compile if the mode allows an access for which there is no function, or allows all
+    /// users to write.
     #[inline(always)]
     pub const fn new(
         name: &'static CStr,
@@ -115,7 +115,8 @@ impl<T: Send + Sync + 'static> Attribute<T> {
         Self {
             raw: RawAttribute {
                 file,
-                // This is evaluated where the static is, and so is that module.
+                // This is evaluated in the module of the static, so it is the address of that
+                // module.
                 owner: &raw mut bindings::__this_module,
                 show: Self::show_raw,
                 store: Self::store_raw,
@@ -137,7 +138,7 @@ impl<T: Send + Sync + 'static> Attribute<T> {
     ) -> Result {
         // SAFETY: By the safety requirement.
         let this = unsafe { &*raw.cast::<Self>() };
-        // SAFETY: By the safety requirement; the reference is not given up.
+        // SAFETY: By the safety requirement. The reference is not given up.
         let data = ManuallyDrop::new(unsafe { Arc::from_raw(data.as_ptr().cast::<T>()) });
         this.show.ok_or(EIO)?(&data, out)
     }
@@ -156,7 +157,7 @@ impl<T: Send + Sync + 'static> Attribute<T> {
     ) -> Result {
         // SAFETY: By the safety requirement.
         let this = unsafe { &*raw.cast::<Self>() };
-        // SAFETY: By the safety requirement; the reference is not given up.
+        // SAFETY: By the safety requirement. The reference is not given up.
         let data = ManuallyDrop::new(unsafe { Arc::from_raw(data.as_ptr().cast::<T>()) });
         // The object may be removed, and its reference dropped, while `store` runs.
         let data = Arc::clone(&data);
@@ -168,7 +169,7 @@ impl<T: Send + Sync + 'static> Attribute<T> {
     /// # Safety
     ///
     /// The kobject is that of a [`Node`](node::Node) whose data are a `T`, and is in sysfs. The
-    /// module of the attributes removes the node before it goes.
+    /// module of the attributes removes the node before the module is unloaded.
     pub(crate) unsafe fn add_all(attributes: &'static [Self], to: &Kobject) -> Result {
         for attribute in attributes {
             let file = &raw const attribute.raw.file.attr;
@@ -183,8 +184,8 @@ impl<T: Send + Sync + 'static> Attribute<T> {
 ///
 /// # Safety
 ///
-/// Called by sysfs for a file of a [`Node`](node::Node), so that this is not removed
-/// meanwhile, with a page.
+/// Called by sysfs for a file of a [`Node`](node::Node), with a page. The node is not removed
+/// meanwhile.
 pub(super) unsafe extern "C" fn show(
     kobject: *mut bindings::kobject,
     attribute: *mut bindings::attribute,
@@ -216,7 +217,7 @@ unsafe extern "C" fn show_device(
     attribute: *mut bindings::device_attribute,
     page: *mut c_char,
 ) -> isize {
-    // SAFETY: Both begin with what `show` is for.
+    // SAFETY: A device begins with its kobject, and a device attribute with its `attribute`.
     unsafe { show(device.cast(), attribute.cast(), page) }
 }
 
@@ -231,7 +232,7 @@ unsafe extern "C" fn store_device(
     bytes: *const c_char,
     count: usize,
 ) -> isize {
-    // SAFETY: Both begin with what `store` is for.
+    // SAFETY: A device begins with its kobject, and a device attribute with its `attribute`.
     unsafe { store(device.cast(), attribute.cast(), bytes, count) }
 }
 
@@ -239,7 +240,7 @@ unsafe extern "C" fn store_device(
 ///
 /// # Safety
 ///
-/// As for [`show`]; `bytes` are `count` bytes to read.
+/// As for [`show`], and `bytes` is valid for reads of `count` bytes.
 pub(super) unsafe extern "C" fn store(
     kobject: *mut bindings::kobject,
     attribute: *mut bindings::attribute,
@@ -247,7 +248,8 @@ pub(super) unsafe extern "C" fn store(
     count: usize,
 ) -> isize {
     let raw: *const RawAttribute = attribute.cast();
-    // The file's own reference may go with the protection that the call releases.
+    // The call may release the protection; then the file's own reference to the node may be
+    // dropped.
     // SAFETY: The kobject stays as long as the file is in use.
     let _node: ARef<Kobject> = unsafe { Kobject::from_raw(kobject) }.into();
     // SAFETY: The reference above keeps the node.
@@ -259,21 +261,22 @@ pub(super) unsafe extern "C" fn store(
         released: Cell::new(ptr::null_mut()),
         kept: Cell::new(None),
     };
-    // SAFETY: By the safety requirement. The buffer is a copy of what the user wrote.
+    // SAFETY: By the safety requirement. The buffer is a copy of the user's bytes.
     let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), count) };
     // SAFETY: The files of a node are the beginnings of attributes for its data, which stay until
-    // it is removed. That is not before the protection is released.
+    // the node is removed. The node is not removed before the protection is released.
     let result = unsafe { ((*raw).store)(raw, registration.data(), &context, bytes) };
 
     let released = context.released.get();
-    // SAFETY: As long as the protection is not released the attribute is there; and once it is
-    // there is a reference to its module.
+    // SAFETY: As long as the protection is not released the attribute exists. After that there is a
+    // reference to its module.
     let owner = unsafe { (*raw).owner };
     if !released.is_null() {
-        // SAFETY: This is what breaking the protection returned, and is used once.
+        // SAFETY: Breaking the protection has returned this pointer, which is used once.
         unsafe { bindings::sysfs_unbreak_active_protection(released) };
-        // SAFETY: The reference was taken with the protection released. No code of that module
-        // is run any more, this being another one, whose `module::Returned` waits for it.
+        // SAFETY: The reference was taken when the protection was released. No code of that module
+        // runs in this call any more: this function is part of another module, whose
+        // `module::Returned` waits for it.
         unsafe { bindings::module_put(owner) };
     }
     match result {
@@ -287,32 +290,32 @@ pub struct StoreContext<'a> {
     kobject: *mut bindings::kobject,
     registration: &'a Registration,
     attribute: *const bindings::attribute,
-    /// What `sysfs_break_active_protection()` returned; null before.
+    /// The result of `sysfs_break_active_protection()`; null before that call.
     released: Cell<*mut bindings::kernfs_node>,
-    /// A module whose functions the end of the call may run.
+    /// A module with functions that may run at the end of the call.
     kept: Cell<Option<ModuleReference>>,
 }
 
 impl StoreContext<'_> {
     /// Allows the object to be removed while this call is running, so that the call itself can
-    /// do it (`sysfs_break_active_protection`).
+    /// remove it (`sysfs_break_active_protection`).
     ///
-    /// Without this, removing the object waits for the call, for ever if the call does it. The
-    /// module stays loaded until the call returns. Sleeps.
+    /// Otherwise removing the object waits for the call; if the call itself removes the object, for
+    /// ever. The module stays loaded until the call returns. Sleeps.
     ///
-    /// `ENODEV` if the object is being removed or the module unloaded elsewhere: the call must
-    /// return, they are waiting for it.
+    /// `ENODEV` if another task is removing the object or unloading the module. Then the call must
+    /// return, as that task waits for it.
     pub fn release_protection(&self) -> Result {
         if !self.released.get().is_null() {
             return Ok(());
         }
-        // SAFETY: The attribute is there as long as its protection is not released.
+        // SAFETY: The attribute exists as long as its protection is not released.
         let owner = unsafe { (*self.attribute.cast::<RawAttribute>()).owner };
-        // SAFETY: The module is there as its attribute is.
+        // SAFETY: The module is loaded, as its attribute exists.
         if !unsafe { bindings::try_module_get(owner) } {
             return Err(ENODEV);
         }
-        // SAFETY: The object is in sysfs while this runs, so that it has a directory.
+        // SAFETY: The object is in sysfs while this closure runs, so it has a directory.
         let released = self.registration.while_live(|| unsafe {
             bindings::sysfs_break_active_protection(self.kobject, self.attribute)
         });
@@ -322,23 +325,24 @@ impl StoreContext<'_> {
                 Ok(())
             }
             _ => {
-                // SAFETY: The reference was taken above. The module stays nevertheless: whoever
-                // unloads it waits for this call.
+                // SAFETY: The reference was taken above. The module stays without it, as unloading
+                // waits for this call.
                 unsafe { bindings::module_put(owner) };
                 Err(ENODEV)
             }
         }
     }
 
-    /// Keeps a module loaded until the call has returned and has let go of its object, whose end
-    /// may run functions of that module. The last one given is kept. Any context.
+    /// Keeps a module loaded until the call has returned and has dropped its reference to the
+    /// object. If that is the last one, functions of the module may run. Only the last module that
+    /// is passed is kept. Any context.
     pub fn keep_module(&self, module: ModuleReference) {
         self.kept.set(Some(module));
     }
 
     /// The name of the file.
     pub fn file_name(&self) -> &'static CStr {
-        // SAFETY: The attribute is static, and so is its name; its module is loaded as its
+        // SAFETY: The attribute is static, and so is its name. Its module is loaded, as its
         // function is being called.
         unsafe { CStr::from_char_ptr((*self.attribute).name) }
     }

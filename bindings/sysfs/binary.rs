@@ -30,13 +30,13 @@ use crate::{
 type Read<T> = fn(&Arc<T>, u64, &mut SysfsOutput<'_>) -> Result;
 type Write<T> = fn(&Arc<T>, OpenFile, u64, &[u8]) -> Result;
 
-/// A file of a [`ClassDevice`](crate::device::class::ClassDevice) whose data are a `T`, read and
-/// written in pieces of up to a page, at any offset; for its owner only (0600).
+/// A file of a [`ClassDevice`](crate::device::class::ClassDevice) with data of type `T`. The file
+/// is read and written in pieces of up to a page, at any offset, only by its owner (0600).
 ///
-/// Made in a `static` of the module whose functions it calls. Both may sleep, and may run at the
-/// same time on any CPU. `write` takes all bytes that it gets unless it fails; the next piece of a
-/// longer `write()` comes in a call of its own, and the user sees of an error only that it was
-/// then, unless it was the first piece.
+/// Must be made in a `static` of the module with the functions `read` and `write`. Both functions
+/// may sleep, and may run concurrently on any CPU. `write` takes all bytes that it gets, or fails.
+/// Each piece of a longer `write()` of the user comes in a call of its own. If a later piece than
+/// the first fails, the user does not get the error, but the number of bytes before that piece.
 #[repr(C)]
 pub struct BinaryAttribute<T> {
     file: bindings::bin_attribute,
@@ -44,11 +44,11 @@ pub struct BinaryAttribute<T> {
     write: Write<T>,
 }
 
-/// Tells one open file from another, as long as both are open.
+/// The identity of an open file, unique among the files that are open at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenFile(usize);
 
-// SAFETY: An attribute is never written; sysfs only reads it.
+// SAFETY: An attribute is never changed; sysfs only reads it.
 unsafe impl<T> Sync for BinaryAttribute<T> {}
 
 impl<T: Send + Sync + 'static> BinaryAttribute<T> {
@@ -65,7 +65,7 @@ impl<T: Send + Sync + 'static> BinaryAttribute<T> {
 
     /// The name of the file.
     pub(crate) fn name(&'static self) -> &'static CStr {
-        // SAFETY: It came from a static string.
+        // SAFETY: The name came from a static string.
         unsafe { CStr::from_char_ptr(self.file.attr.name) }
     }
 
@@ -87,7 +87,8 @@ impl<T: Send + Sync + 'static> BinaryAttribute<T> {
         let this = unsafe { &*attribute.cast::<Self>() };
         // SAFETY: The kobject is that of a class device, which stays as long as the file is in use.
         let data = unsafe { node::registration(kobject) }.data();
-        // SAFETY: The data are a `T`, and stay as the device; the reference is not given up.
+        // SAFETY: The data are a `T`, and stay as long as the device. The reference is not given
+        // up.
         let data = ManuallyDrop::new(unsafe { Arc::from_raw(data.as_ptr().cast::<T>()) });
         (this, data)
     }
@@ -96,8 +97,8 @@ impl<T: Send + Sync + 'static> BinaryAttribute<T> {
     ///
     /// # Safety
     ///
-    /// Called by sysfs for a file that `ClassDevice::add_file` made of a `Self`, with a buffer of
-    /// `count` bytes.
+    /// Called by sysfs for a file that `ClassDevice::add_file` has made from a `Self`, with a
+    /// buffer of `count` bytes.
     unsafe extern "C" fn read_raw(
         _file: *mut bindings::file,
         kobject: *mut bindings::kobject,
@@ -137,7 +138,7 @@ impl<T: Send + Sync + 'static> BinaryAttribute<T> {
         let Ok(offset) = u64::try_from(offset) else {
             return EINVAL.to_errno() as isize;
         };
-        // SAFETY: By the safety requirement. The buffer is a copy of what the user wrote.
+        // SAFETY: By the safety requirement. The buffer is a copy of the user's bytes.
         let bytes = unsafe { slice::from_raw_parts(buffer.cast_const().cast::<u8>(), count) };
         match (this.write)(&data, OpenFile(file.addr()), offset, bytes) {
             Ok(()) => count as isize,

@@ -37,10 +37,10 @@ use crate::{
 
 /// A directory with files about a `T`, below another object.
 ///
-/// It is removed with everything below it by [`Directory::remove`] or when it is dropped, in
-/// process context. No function of its attributes is running or will run when that returns, and
-/// its reference to the `T` is gone. A `T` that holds its own directory must therefore have it
-/// removed: the two keep each other.
+/// [`Directory::remove`], or dropping it in process context, removes the directory and everything
+/// below it. When that returns, no function of its attributes is running or will run, and its
+/// reference to the `T` is dropped. A `T` that holds its own directory must call
+/// [`Directory::remove`], as the two keep each other.
 ///
 /// A `store` function of the directory that leads to its removal calls
 /// [`StoreContext::release_protection`](super::StoreContext::release_protection) first.
@@ -67,8 +67,8 @@ impl Directory<()> {
 impl<T: Send + Sync + 'static> Directory<T> {
     /// Makes a directory called `name` below `parent`, with the files `attributes` about `data`.
     ///
-    /// Sleeps. A slash in the name becomes a `!`. `EEXIST` if there is one of that name, `ENODEV`
-    /// if `parent` has been removed.
+    /// Sleeps. A slash in the name becomes a `!`. `EEXIST` if `parent` has an entry of that name,
+    /// `ENODEV` if `parent` has been removed.
     pub fn new(
         parent: &impl AsKobject,
         name: &CStr,
@@ -76,10 +76,11 @@ impl<T: Send + Sync + 'static> Directory<T> {
         data: Arc<T>,
     ) -> Result<Self> {
         let init = |kobject| {
-            // SAFETY: The kobject is zeroed memory that nobody else knows, and the type is static.
+            // SAFETY: The kobject is zeroed memory that no other code knows, and the type is
+            // static.
             unsafe { bindings::kobject_init(kobject, &KOBJ_TYPE.0) }
         };
-        // Whatever fails below, dropping this removes and frees what there is.
+        // On an error below, dropping `this` removes and frees the directory.
         let this = Self {
             // SAFETY: `init` makes the first reference, and the type has the release function.
             node: unsafe { Node::new(data, init) }?,
@@ -89,20 +90,20 @@ impl<T: Send + Sync + 'static> Directory<T> {
         parent
             .with_kobject(|parent| this.add(parent, &name))
             .unwrap_or(Err(ENODEV))?;
-        // SAFETY: The data are a `T`, and the kobject is in sysfs; the module that has the
-        // attributes owns this value, which removes it.
+        // SAFETY: The data are a `T`, and the kobject is in sysfs. The module of the attributes
+        // owns this value, which removes the kobject.
         unsafe { Attribute::add_all(attributes, this.node.kobject()) }?;
         Ok(this)
     }
 
     /// Adds the new directory to `parent`, which is not removed meanwhile.
     fn add(&self, parent: &Kobject, name: &CStr) -> Result {
-        // The kernel would complain, with a backtrace.
+        // The kernel would print a backtrace for a second entry of the same name.
         // SAFETY: This is under `with_kobject`.
         if unsafe { parent.contains(name) } {
             return Err(EEXIST);
         }
-        // SAFETY: Both kobjects are initialised; the format takes one string, which is copied.
+        // SAFETY: Both kobjects are initialised. The format takes one string, which is copied.
         to_result(unsafe {
             bindings::kobject_add(
                 self.node.as_raw(),
@@ -113,12 +114,13 @@ impl<T: Send + Sync + 'static> Directory<T> {
         })
     }
 
-    /// Removes the directory and everything below it; does nothing if that is done.
+    /// Removes the directory and everything below it. Does nothing if the directory was removed
+    /// before.
     ///
-    /// Waits until no function of its attributes is running, except for those that released
-    /// their protection. Sleeps.
+    /// Waits until no function of the directory's attributes is running, except for functions that
+    /// have released their protection. Sleeps.
     pub fn remove(&self) {
-        // SAFETY: The data are a `T` since `new`.
+        // SAFETY: `new` has made the node with data of type `T`.
         unsafe { self.node.remove::<T>() };
     }
 
@@ -152,16 +154,16 @@ unsafe impl<T: Send + Sync + 'static> LinkTarget for Directory<T> {
 ///
 /// # Safety
 ///
-/// Called by the C code when the last reference to the kobject of a node is gone.
+/// Called by the C code when the last reference to the kobject of a node is dropped.
 unsafe extern "C" fn release(kobject: *mut bindings::kobject) {
     // SAFETY: By the safety requirement.
     unsafe { Node::free(kobject) };
 }
 
-/// Something the C code only reads.
+/// A value that the C code only reads.
 struct ReadOnly<T>(T);
 
-// SAFETY: Nobody writes it.
+// SAFETY: The value is not written.
 unsafe impl<T> Sync for ReadOnly<T> {}
 
 static SYSFS_OPS: bindings::sysfs_ops = bindings::sysfs_ops {

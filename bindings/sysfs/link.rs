@@ -24,7 +24,7 @@ use crate::{
     prelude::*, //
 };
 
-/// A link in a directory to another object; removed when dropped, in process context.
+/// A link in a directory to another object. Dropping it, in process context, removes the link.
 #[must_use = "the link is removed otherwise"]
 pub struct Link {
     parent: ARef<Node<bindings::kobject>>,
@@ -34,8 +34,8 @@ pub struct Link {
 impl Link {
     /// Makes a link called `name` in `directory` to `target`.
     ///
-    /// Sleeps. A slash in the name becomes a `!`. `EEXIST` if there is something of that name,
-    /// `ENODEV` if the directory has been removed, `ENOENT` if the target has.
+    /// Sleeps. A slash in the name becomes a `!`. `EEXIST` if the directory has an entry of that
+    /// name, `ENODEV` if the directory has been removed, `ENOENT` if the target has been removed.
     pub fn new<T: Send + Sync + 'static>(
         directory: &Directory<T>,
         target: &impl LinkTarget,
@@ -45,8 +45,8 @@ impl Link {
         let target = target.target();
         let parent = directory.node();
         let made = parent.with_kobject(|parent| {
-            // SAFETY: Both kobjects are valid and `parent` is in sysfs; that `target` may be
-            // removed at the same time is for the C function to see.
+            // SAFETY: Both kobjects are valid and `parent` is in sysfs. `target` may be removed
+            // concurrently; the C function handles that.
             to_result(unsafe {
                 bindings::sysfs_create_link_nowarn(
                     parent.as_raw(),
@@ -62,7 +62,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // A directory that is removed takes its links with it.
+        // If the directory was removed, its links were removed with it.
         self.parent.with_kobject(|parent| {
             // SAFETY: The kobject is in sysfs, and the link in its directory is ours.
             unsafe { bindings::sysfs_remove_link(parent.as_raw(), self.name.as_char_ptr()) };

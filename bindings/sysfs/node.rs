@@ -31,18 +31,18 @@ use crate::{
     prelude::*, //
 };
 
-/// A C structure with a kobject, which counts its references.
+/// A C structure that begins with a kobject, which counts the references.
 ///
 /// # Safety
 ///
-/// The structure begins with the kobject. `del` is its only way out of sysfs; when that returns, no
-/// file of it is in use.
+/// The structure begins with the kobject. Only `del` removes the object from sysfs, and when it
+/// returns, no file of the object is in use.
 pub(crate) unsafe trait Object {
     /// Removes the object from sysfs with everything below it. Sleeps.
     ///
     /// # Safety
     ///
-    /// To be called once, for an initialised object; a device was added to sysfs.
+    /// Must be called once, for an initialised object. A device must have been added to sysfs.
     unsafe fn del(object: *mut Self);
 }
 
@@ -54,7 +54,8 @@ unsafe impl Object for bindings::kobject {
     }
 }
 
-// SAFETY: The first field is the kobject, as is checked below; `device_del()` as `kobject_del()`.
+// SAFETY: The first field is the kobject, as is checked below. `device_del()` removes all files and
+// waits for those in use, as `kobject_del()` does.
 unsafe impl Object for bindings::device {
     unsafe fn del(object: *mut Self) {
         // SAFETY: By the function's requirement.
@@ -64,13 +65,14 @@ unsafe impl Object for bindings::device {
 
 const _: () = assert!(offset_of!(bindings::device, kobj) == 0);
 
-/// An object with the data of its files; freed by its last reference, wherever that is.
+/// An object with the data of its files. It is freed when its last reference is dropped, in Rust or
+/// in C.
 ///
 /// # Invariants
 ///
 /// - `object` is initialised, its release function calls [`Node::free`], and it is never moved.
-/// - All its files are made of attributes for the data of `registration`.
-/// - It is in the same place in all nodes, so that [`registration`] works for each.
+/// - All files of the object are made from attributes for the data of `registration`.
+/// - `object` has the same offset in every kind of node, so [`registration`] works for each kind.
 #[pin_data]
 #[repr(C)]
 pub(crate) struct Node<O: Object> {
@@ -90,14 +92,14 @@ unsafe impl<O: Object> Send for Node<O> {}
 // SAFETY: As above.
 unsafe impl<O: Object> Sync for Node<O> {}
 
-// SAFETY: A `Node` is made by `Node::new` only, and freed when the count of its kobject is 0.
+// SAFETY: A `Node` is made by `Node::new` only, and is freed when the count of its kobject is 0.
 unsafe impl<O: Object> AlwaysRefCounted for Node<O> {
     fn inc_ref(&self) {
         self.kobject().inc_ref();
     }
 
     unsafe fn dec_ref(node: NonNull<Self>) {
-        // SAFETY: The caller gives up a reference, until then the node is valid.
+        // SAFETY: The caller gives up a reference. Until then the node is valid.
         unsafe { Kobject::dec_ref(node.as_ref().kobject().into()) };
     }
 }
@@ -107,8 +109,9 @@ impl<O: Object> Node<O> {
     ///
     /// # Safety
     ///
-    /// `init`, which gets a zeroed object, makes its first reference. Its release function, which
-    /// is not generic so that it is part of this crate, calls [`Self::free`].
+    /// `init` gets a zeroed object, makes the object's first reference, and sets a release function
+    /// that calls [`Self::free`]. The release function must not be generic, so that it is part of
+    /// this crate.
     pub(crate) unsafe fn new<T: Send + Sync + 'static>(
         data: Arc<T>,
         init: impl FnOnce(*mut O),
@@ -116,13 +119,13 @@ impl<O: Object> Node<O> {
         let node = KBox::pin_init(
             pin_init!(Self {
                 registration <- Registration::new(data),
-                // The C code wants it zeroed.
+                // The C code requires a zeroed object.
                 object <- Opaque::zeroed(),
             }),
             GFP_KERNEL,
         )?;
         // INVARIANT: The object is initialised below; it has no files yet.
-        // SAFETY: The node is never moved; it is freed by `free`.
+        // SAFETY: The node is never moved, and `free` frees it.
         let node = KBox::into_raw(unsafe { Pin::into_inner_unchecked(node) });
         // SAFETY: The node is valid.
         init(unsafe { (*node).object.get() });
@@ -141,15 +144,15 @@ impl<O: Object> Node<O> {
         unsafe { Kobject::from_raw(self.as_raw().cast()) }
     }
 
-    /// Removes the node from sysfs, and drops the data. A second caller waits for the first one.
+    /// Removes the node from sysfs, and drops the data. A second caller waits for the first.
     /// Sleeps.
     ///
     /// # Safety
     ///
-    /// `T` must be that of [`Self::new`]. A device was added to sysfs.
+    /// `T` must be that of [`Self::new`]. A device must have been added to sysfs.
     pub(crate) unsafe fn remove<T: Send + Sync + 'static>(&self) {
-        // SAFETY: By the type invariant the object is initialised, and by the requirement of
-        // `Registration` this is called once.
+        // SAFETY: By the type invariant the object is initialised, and `Registration` calls this
+        // once.
         let remove = || unsafe { O::del(self.as_raw()) };
         // SAFETY: By the safety requirement. After `del` no attribute is in use.
         unsafe { self.registration.remove::<T>(remove) };
@@ -159,9 +162,9 @@ impl<O: Object> Node<O> {
     ///
     /// # Safety
     ///
-    /// `T` must be that of [`Self::new`], and the object never have been added to sysfs.
+    /// `T` must be that of [`Self::new`], and the object must never have been added to sysfs.
     pub(crate) unsafe fn forget<T: Send + Sync + 'static>(&self) {
-        // SAFETY: By the safety requirement; there is no attribute.
+        // SAFETY: By the safety requirement. There is no attribute.
         unsafe { self.registration.remove::<T>(|| ()) };
     }
 
@@ -169,7 +172,8 @@ impl<O: Object> Node<O> {
     ///
     /// # Safety
     ///
-    /// Only for the release function of an object of a node: the last reference is gone.
+    /// Only to be called by the release function of the object of a node, when the last reference
+    /// is dropped.
     pub(crate) unsafe fn free(object: *mut O) {
         let object: *mut Opaque<O> = object.cast();
         // SAFETY: By the safety requirement.
@@ -179,7 +183,7 @@ impl<O: Object> Node<O> {
     }
 }
 
-/// The registration of the node of a kobject, of whatever kind.
+/// The registration of the node of a kobject, for every kind of node.
 ///
 /// # Safety
 ///
@@ -187,12 +191,11 @@ impl<O: Object> Node<O> {
 pub(super) unsafe fn registration<'a>(kobject: *mut bindings::kobject) -> &'a Registration {
     let object: *mut Opaque<bindings::kobject> = kobject.cast();
     // SAFETY: By the safety requirement. An object begins with its kobject, and by the type
-    // invariant of `Node` is as far from the node's beginning as in this kind.
+    // invariant of `Node` has the same offset in every kind of node.
     unsafe { &(*container_of!(object, Node<bindings::kobject>, object)).registration }
 }
 
-// SAFETY: Removing the object begins with waiting for `while_live`, and is its only way out of
-// sysfs.
+// SAFETY: Only `remove` removes the object from sysfs, and first waits for `while_live`.
 unsafe impl<O: Object> AsKobject for Node<O> {
     fn with_kobject<R>(&self, run: impl FnOnce(&Kobject) -> R) -> Option<R> {
         self.registration.while_live(|| run(self.kobject()))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a sysfs file shows.
+//! The output of a sysfs file.
 //!
 //! Would be: part of `rust/kernel/sysfs.rs`.
 
@@ -15,13 +15,13 @@ use core::{
 };
 use kernel::page::PAGE_SIZE;
 
-/// Where a file's content is written to.
+/// A buffer for the content of a file.
 ///
-/// What does not fit is cut off, as `sysfs_emit_at()` does; writing never fails.
+/// Output that does not fit is cut off, as `sysfs_emit_at()` does. Writing never fails.
 ///
 /// # Invariants
 ///
-/// `buffer` is valid for writes of `room` bytes; `len <= room`.
+/// `buffer` is valid for writes of `room` bytes, and `len <= room`.
 pub struct SysfsOutput<'a> {
     buffer: NonNull<u8>,
     room: usize,
@@ -30,7 +30,7 @@ pub struct SysfsOutput<'a> {
 }
 
 impl SysfsOutput<'_> {
-    /// What a page holds; sysfs takes no more than a page less one byte.
+    /// The room of a page for sysfs, which takes at most a page less one byte.
     pub(crate) const PAGE: usize = PAGE_SIZE - 1;
 
     /// Makes an empty output.
@@ -56,7 +56,7 @@ impl SysfsOutput<'_> {
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), self.buffer.as_ptr().add(self.len), len)
         };
-        // INVARIANT: `len` is at most the room there was.
+        // INVARIANT: `len` is at most the room that was left.
         self.len += len;
     }
 
@@ -73,7 +73,7 @@ impl SysfsOutput<'_> {
         Ok(fmt::Write::write_fmt(self, text)?)
     }
 
-    /// How many bytes have been written.
+    /// The number of bytes that have been written.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

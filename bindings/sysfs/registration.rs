@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What is common to everything here that sysfs shows and that is removed from it again.
+//! The common part of all objects that are added to sysfs and removed from it.
 //!
 //! Would be: part of `rust/kernel/sysfs.rs`.
 
@@ -19,21 +19,22 @@ use crate::{
     sync::completion::Completion, //
 };
 
-// `Registration::new` is generic, so it is compiled into several modules, and lockdep compares the
-// names of a lock class by address: a static is the same in all of them, a literal is not.
+// The name of a lock class must have the same address everywhere, as lockdep compares addresses.
+// `Registration::new` is generic, so it is compiled into several modules: a static is the same in
+// all modules, a literal is not.
 static LIVE: &CStr = c"Registration::live";
 
-/// That an object is in sysfs, and the data its attributes work on.
+/// Whether an object is in sysfs, and the data of its attributes.
 ///
-/// References to the C object may last for any time. It is freed by code of this
-/// crate. The data belong to another module, and are dropped when the object is removed: from
-/// then on no attribute of it is in use any more.
+/// The data belong to another module, and are dropped when the object is removed: from then on no
+/// attribute of the object is in use. References to the C object may last for any time; code of
+/// this crate frees it.
 ///
 /// # Invariants
 ///
-/// - `data` came from `Arc::into_raw`, of the type that the attributes of the object are for. The
+/// - `data` came from `Arc::into_raw`, of the type for which the object's attributes were made. The
 ///   reference is owned until `gone` is completed.
-/// - While `live` is locked and true nobody has begun to remove the object.
+/// - While `live` is locked and true, the removal of the object has not begun.
 #[pin_data]
 pub(crate) struct Registration {
     #[pin]
@@ -43,7 +44,7 @@ pub(crate) struct Registration {
     data: NonNull<c_void>,
 }
 
-// SAFETY: The data are behind an `Arc` of something that is `Send` and `Sync`, see `new`.
+// SAFETY: The data are behind an `Arc` of a type that is `Send` and `Sync`, see `new`.
 unsafe impl Send for Registration {}
 
 // SAFETY: As above.
@@ -61,12 +62,13 @@ impl Registration {
         })
     }
 
-    /// The data. Valid while an attribute of the object is in use, and until it is removed.
+    /// The data. Valid until the object is removed, and while an attribute of the object is in use.
     pub(crate) fn data(&self) -> NonNull<c_void> {
         self.data
     }
 
-    /// Does something while the object is in sysfs and stays there; `None` if it has been removed.
+    /// Calls `run` while the object is in sysfs and is not removed; `None` if the object has been
+    /// removed.
     pub(crate) fn while_live<R>(&self, run: impl FnOnce() -> R) -> Option<R> {
         let live = self.live.lock();
         live.then(run)
@@ -74,24 +76,24 @@ impl Registration {
 
     /// Removes the object from sysfs with `remove`, and drops the data.
     ///
-    /// A second caller waits for the first one.
+    /// A second caller waits for the first.
     ///
     /// # Safety
     ///
     /// `T` must be that of `new`. After `remove` no attribute of the object may be in use.
     pub(crate) unsafe fn remove<T: Send + Sync + 'static>(&self, remove: impl FnOnce()) {
-        // The lock is not held while attributes in use are waited for, as they may take it.
+        // The lock is not held while `remove` waits for attributes in use, as these may take it.
         let first = core::mem::replace(&mut *self.live.lock(), false);
         if !first {
             self.gone.wait();
             return;
         }
         remove();
-        // SAFETY: `gone` is not completed, so the reference is owned. Nobody uses it any more, and
-        // only one caller gets here.
+        // SAFETY: `gone` is not completed, so the reference is owned. The data are not used any
+        // more, and only one caller gets here.
         let data = unsafe { Arc::from_raw(self.data.as_ptr().cast::<T>()) };
         self.gone.complete_all();
-        // `T` may hold whatever holds `self`.
+        // Last, as `T` may hold the holder of `self`.
         drop(data);
     }
 }
