@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! KUnit suites of what does not need a device; built with `RNBD_KUNIT=y`.
+//! KUnit suites that do not need a device; built with `RNBD_KUNIT=y`.
 
 mod crypto;
 mod gate;

@@ -23,7 +23,7 @@ mod cases {
         assert_eq!(handles.remove(first).map(|thing| *thing), Some(1));
         assert!(handles.remove(first).is_none());
         assert_eq!(found(first), None);
-        // The place is used again, by another handle.
+        // The place is used again, under another handle.
         let third = handles.insert(Arc::new(4u32, GFP_KERNEL)?)?;
         assert_eq!(Handles::<u32>::place(third), Handles::<u32>::place(first));
         assert_eq!(found(first), None);

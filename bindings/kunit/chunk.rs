@@ -8,7 +8,7 @@ use kernel::page::PAGE_SIZE;
 mod cases {
     use super::*;
 
-    /// 17 pages: never one block, so that each chunk has two segments at least.
+    /// 17 pages: never one block, so each chunk has at least two segments.
     const SIZE: usize = 17 * PAGE_SIZE;
 
     fn byte(i: usize) -> u8 {
@@ -89,7 +89,7 @@ mod cases {
         ));
         let first = ChunkSet::new(2, SIZE, -1, Some(&pool))?;
         assert_eq!(pool.free_memory(), SIZE);
-        // One of these has to be allocated.
+        // The pool has only one chunk left, so the second chunk is allocated.
         let second = ChunkSet::new(2, SIZE, -1, Some(&pool))?;
         assert_eq!(pool.free_memory(), 0);
         assert_eq!(second.pooled_memory(), SIZE);
@@ -117,12 +117,12 @@ mod cases {
         for index in 0..3 {
             let chunk = Chunk::new(&set, index)?;
             let address = chunk.address().ok_or(EINVAL)?;
-            // SAFETY: The chunk is there, and has that many bytes, which nobody else uses.
+            // SAFETY: The chunk exists and has `size` bytes, and no other code uses them.
             let last = unsafe { address.as_ptr().add(size - 1).read() };
             assert_eq!(last, if index == 2 { 7 } else { 0 });
             assert_eq!(chunk.data(5).and_then(|data| data.address()), Some(address));
         }
-        // Two segments follow each other in no chunk of the other kind.
+        // A chunk of several segments has no address.
         assert!(Chunk::new(&ChunkSet::new(1, SIZE, -1, None)?, 0)?
             .address()
             .is_none());
@@ -195,7 +195,7 @@ mod cases {
         assert_eq!(chunk.copy_words::<1>(PAGE_SIZE), None);
         assert_eq!(chunk.copy_words::<1>(usize::MAX - 7), None);
         assert_eq!(chunk.copy_words::<1>(4), None);
-        // More than one block.
+        // This chunk has more than one block.
         let set = ChunkSet::new(1, SIZE, -1, None)?;
         assert_eq!(Chunk::new(&set, 0)?.copy_words::<1>(0), None);
         Ok(())
@@ -214,7 +214,8 @@ mod cases {
         to.copy_out(0, &mut bytes)?;
         assert_eq!(bytes, [1, 2, 0]);
         assert_eq!(from.copy_to(PAGE_SIZE + 1, &to), Err(EINVAL));
-        // To more than one block, across the edge between two, and onto itself.
+        // A copy to a chunk of several blocks, across the edge between two blocks, and a copy onto
+        // itself.
         let (other, long) = (
             ChunkSet::new(1, SIZE, -1, None)?,
             ChunkSet::new(1, SIZE, -1, None)?,

@@ -10,7 +10,7 @@ mod tests {
     fn a_burst_is_cut() {
         let limit = RateLimit::new();
         let allowed = (0..1000).filter(|_| limit.allow()).count();
-        // One more interval may begin while this runs.
+        // A further interval may begin while the test runs.
         assert!((10..=20).contains(&allowed));
     }
 
@@ -28,7 +28,8 @@ mod tests {
         for _ in 0..1000 {
             crate::ratelimited!(lines += 1);
         }
-        // None if the suite ran a moment ago: the place in the code remembers.
+        // There may be no line if the suite ran a moment ago, as the limit belongs to the place in
+        // the code.
         assert!(lines <= 20);
     }
 }

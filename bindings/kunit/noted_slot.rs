@@ -8,7 +8,8 @@ mod tests {
     use crate::sync::noted_slot::NotedSlot;
     use kernel::sync::Arc;
 
-    /// A slot and what its boxes hold, by which the test sees whether they were dropped.
+    /// A slot, and the value in its box. By the value's references the test sees whether the box
+    /// was dropped.
     fn slot() -> Result<(NotedSlot<Arc<u32>>, Arc<u32>)> {
         let value = Arc::new(7, GFP_KERNEL)?;
         let slot = NotedSlot::new(KBox::new(value.clone(), GFP_KERNEL)?);
@@ -67,7 +68,7 @@ mod tests {
         let away = aside.take().ok_or(EINVAL)?;
         assert!(aside.put_aside(away).is_ok());
         drop((slot, aside));
-        // Given back only if nothing else refers to it.
+        // This succeeds only if there is no other reference.
         assert!(Arc::into_unique_or_drop(value).is_some());
         Ok(())
     }

@@ -18,7 +18,7 @@ mod tests {
     /// Sets a parameter as the module loader does.
     fn set<T: ParameterValue>(parameter: &Parameter<T>, text: &CStr) -> Result {
         let param = raw(parameter);
-        // SAFETY: The string is valid, and the argument is a `Parameter<T>` that nobody reads.
+        // SAFETY: The string is valid, and the argument is a `Parameter<T>` that is not being read.
         kernel::error::to_result(unsafe {
             Parameter::<T>::set_raw(text.as_char_ptr(), &raw const param)
         })
@@ -28,14 +28,14 @@ mod tests {
     fn show<T: ParameterValue>(parameter: &Parameter<T>) -> Result<KVec<u8>> {
         let mut page = KVec::from_elem(0xff, PAGE_SIZE, GFP_KERNEL)?;
         let param = raw(parameter);
-        // SAFETY: It is a page, and the argument is a `Parameter<T>`.
+        // SAFETY: `page` has a page, and the argument is a `Parameter<T>`.
         let len = unsafe { Parameter::<T>::get_raw(page.as_mut_ptr().cast(), &raw const param) };
         page.truncate(usize::try_from(len)?);
         Ok(page)
     }
 
     fn raw<T>(parameter: &Parameter<T>) -> bindings::kernel_param {
-        // SAFETY: All zeroes is a `kernel_param`.
+        // SAFETY: All zeroes is valid for a `kernel_param`.
         let mut param: bindings::kernel_param = unsafe { core::mem::zeroed() };
         param.__bindgen_anon_1.arg = core::ptr::from_ref(parameter).cast_mut().cast();
         param

@@ -37,11 +37,11 @@ mod tests {
         Ok(())
     }
 
-    /// Gives back the count of `value` that was left behind, and says whether that was the only
-    /// one.
+    /// Drops the reference to `value` that was left behind. Returns whether that was the only one
+    /// besides `value`.
     fn was_left_behind(value: Arc<u32>) -> bool {
-        // SAFETY: The reference that was left behind is not used any more, and neither is the one
-        // to the module that was taken then.
+        // SAFETY: The reference that was left behind is not used any more, nor is the reference to
+        // the module that was taken at the same time.
         drop(unsafe {
             bindings::module_put(&raw mut bindings::__this_module);
             Arc::from_raw(Arc::as_ptr(&value))

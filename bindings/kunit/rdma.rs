@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two ends on one machine: needs an RDMA device with an IPv4 address.
+//! Connections with both ends on one machine. The tests need an RDMA device with an IPv4 address.
 
 #[path = "rdma/completion.rs"]
 mod completion;
@@ -50,16 +50,16 @@ use kernel::{
     },
 };
 
-/// What resources are listed under.
+/// The name under which resources are listed.
 const OWNER: &CStr = c"rtrs_test";
 
-/// A port that nobody else uses.
+/// A port that no other program uses.
 const PORT: u16 = 54321;
 
-/// How long anything may take, in milliseconds; debug kernels are slow.
+/// The time limit of each step, in milliseconds; debug kernels are slow.
 const PATIENCE: u32 = 20_000;
 
-/// Enough for what is in flight below.
+/// Enough for the requests of all tests.
 const CAPABILITIES: Capabilities = Capabilities {
     max_send_wr: 32,
     max_recv_wr: 32,
@@ -74,7 +74,7 @@ const WORK_IDS: u32 = 64;
 const RECEIVE: WrId = WrId(63);
 const REQUEST: WrId = WrId(62);
 
-/// One end of a connection: counts what happens and keeps the last of it.
+/// One end of a connection: counts its events and completions, and keeps data of the last one.
 #[pin_data]
 struct Peer {
     #[pin]
@@ -87,7 +87,7 @@ struct Peer {
     disconnected: Completion,
     /// The errno of a connection that failed, or 0.
     error: Atomic<i32>,
-    /// The first byte of what came with the end of the handshake.
+    /// The first byte of the private data at the end of the handshake.
     answer: Atomic<u32>,
     imm: Atomic<u32>,
     length: Atomic<u32>,
@@ -181,7 +181,7 @@ impl Handler for Peer {
     ) {
         self.last.store(completion.wr_id().0, ordering::Relaxed);
         if let Some(own) = self.own.take() {
-            // Does nothing, in here.
+            // In a handler this does nothing.
             assert_eq!(own.drain(), Err(EDEADLK));
             drop(self.own.put(own));
         }
@@ -228,7 +228,7 @@ impl Handler for Peer {
     }
 }
 
-/// What a listener does with a request.
+/// The reaction of a listener to a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reaction {
     Accept,
@@ -243,9 +243,9 @@ struct Listener {
     reaction: Reaction,
     #[pin]
     accepted: Mutex<Option<QueuePair<Peer>>>,
-    /// The listening id, for a handler that asks for its address.
+    /// The listening id, for a handler that asks for the id's address.
     own: BoxSlot<Id<Self>>,
-    /// What it was told.
+    /// Whether the handler got the address.
     asked: Atomic<bool>,
 }
 
@@ -288,7 +288,8 @@ impl Listener {
             .map_err(|(_, error)| error)?;
         queue_pair.post_empty_recvs(RECEIVE, 16)?;
         if self.reaction == Reaction::Accept {
-            // Who connects may be told before this goes on, and then waits for it.
+            // The connecting end may learn of the connection before `accepted` is set, so it waits
+            // for the lock.
             let mut accepted = self.accepted.lock();
             queue_pair.accept(b"A", &ConnectionParameters::default())?;
             *accepted = Some(queue_pair);
@@ -307,7 +308,7 @@ impl EventHandler for Listener {
     }
 }
 
-/// Finds the address of a device.
+/// A client that finds the address of a device.
 struct Finder(Atomic<u32>);
 
 crate::rdma_client!(Finder);
@@ -318,7 +319,7 @@ impl client::Client for Finder {
     fn add(&self, device: &Device) -> Result {
         for index in 0..16 {
             let mut gid = bindings::ib_gid::default();
-            // SAFETY: The device is valid; others than existing indices are refused.
+            // SAFETY: The device is valid. The function refuses an index that does not exist.
             let error = unsafe { bindings::rdma_query_gid(device.as_raw(), 1, index, &mut gid) };
             // SAFETY: All views of a GID are plain bytes.
             let raw = unsafe { gid.raw };
@@ -344,7 +345,7 @@ fn address(port: u16) -> Result<SocketAddress> {
     Ok(SocketAddress::v4(address.to_be_bytes(), port))
 }
 
-/// Connects; with the failure comes the first byte of the peer's reason.
+/// Connects. A failure comes with the first byte of the peer's reason.
 fn connect(port: u16, context: PollContext) -> Result<QueuePair<Peer>, (Error, u32)> {
     let peer = Peer::new().map_err(|error| (error, 0))?;
     let connect = || {
@@ -367,7 +368,7 @@ fn connect(port: u16, context: PollContext) -> Result<QueuePair<Peer>, (Error, u
     connect().map_err(|error| (error, peer.answer.load(ordering::Relaxed)))
 }
 
-/// A connection with a server that takes part by itself.
+/// Both ends of a connection; a listener accepts it.
 fn pair(context: PollContext) -> Result<(QueuePair<Peer>, QueuePair<Peer>)> {
     let (listener, _id) = Listener::new(Reaction::Accept)?;
     let near = connect(PORT, context).map_err(|(error, _)| error)?;
@@ -376,7 +377,7 @@ fn pair(context: PollContext) -> Result<(QueuePair<Peer>, QueuePair<Peer>)> {
     Ok((near, far))
 }
 
-/// Waits for `event` on an end, polling if that is what its queue needs.
+/// Waits for `event` on an end. Polls the completion queue if it is a [`PollContext::Direct`] one.
 fn wait(queue_pair: &QueuePair<Peer>, event: impl Fn(&Peer) -> &Completion) -> Result {
     let queue = queue_pair.completion_queue();
     let event = event(queue_pair.handler());
@@ -392,7 +393,7 @@ fn wait(queue_pair: &QueuePair<Peer>, event: impl Fn(&Peer) -> &Completion) -> R
     event.wait_timeout(PATIENCE).map_err(|_| ETIMEDOUT)
 }
 
-/// Posts what `add` adds to an empty batch.
+/// Posts the requests that `add` adds to an empty batch.
 fn post(
     queue_pair: &QueuePairRef<Peer>,
     add: impl FnOnce(&mut SendBatch<'_, 3, 8>) -> Result,
@@ -403,7 +404,7 @@ fn post(
     Ok(queue_pair.post(&mut batch)?)
 }
 
-/// As [`post()`], and waits for the last of the requests, which is signaled.
+/// As [`post()`], and waits for the last request, which must be signaled.
 fn run(
     queue_pair: &QueuePair<Peer>,
     add: impl FnOnce(&mut SendBatch<'_, 3, 8>) -> Result,

@@ -11,7 +11,7 @@ mod cases {
     }
 
     fn sge(addr: u64, length: u32, lkey: u32, domain: u64) -> Sge {
-        // SAFETY: It is not posted.
+        // SAFETY: The entry is not posted.
         unsafe { Sge::new(addr, length, lkey, domain) }
     }
 
@@ -56,7 +56,8 @@ mod cases {
         assert_eq!(batch.add(sge(1, 1, 1, 8)), Err(EINVAL));
         batch.add(sge(2, 1, 1, 7))?;
         assert_eq!(batch.add(sge(3, 1, 1, 7)), Err(ENOSPC));
-        // SAFETY: Nothing is written for want of room, nor for another domain.
+        // SAFETY: Without room, or for another domain, the closure is not called, and no entry
+        // counts as written.
         let adds = |batch: &mut SendBatch<'_, 1, 2>, domain| unsafe {
             batch.add_from(1, domain, |_| panic!("no room"))
         };
@@ -83,7 +84,7 @@ mod cases {
         batch.add(near())?;
         batch.send(WrId(0), true)?;
         assert_eq!(batch.add(far()), Err(EINVAL));
-        // Nor if there are requests and no entries of the next one.
+        // The domain also counts if there are requests, but no entries of the next one.
         batch.reset();
         assert_eq!(batch.add(far()), Err(EINVAL));
         batch.add(near())?;
@@ -91,7 +92,7 @@ mod cases {
         assert_eq!(batch.len(), 3);
         assert!(matches!(batch.link(&target(&cqes, 8, 2)), Err(error) if error == EINVAL));
         assert!(batch.link(&target(&cqes, 7, 2)).is_ok());
-        // When it is empty again it is of any.
+        // An empty batch takes memory of any domain.
         batch.clear();
         batch.add(far())?;
         batch.send(WrId(0), true)?;
@@ -144,7 +145,7 @@ mod cases {
         batch.write_with_imm(WrId(0), false, remote(), 0x0506_0708)?;
         let first = batch.link(&target(&cqes, 1, 2))?;
 
-        // SAFETY: The batch is linked, and each request is of the type that its opcode says.
+        // SAFETY: The batch is linked, and each request has the type of its opcode.
         unsafe {
             let write = first.cast::<bindings::ib_rdma_wr>();
             assert_eq!((*first).opcode, bindings::ib_wr_opcode_IB_WR_RDMA_WRITE);
@@ -170,7 +171,7 @@ mod cases {
                 bindings::ib_send_flags_IB_SEND_SIGNALED as c_int
             );
 
-            // Its entries are those behind the first one's.
+            // The entries of the fourth request follow those of the first.
             let fourth = (*third).next;
             assert_eq!((*fourth).num_sge, 1);
             assert_eq!((*(*fourth).sg_list).addr, 0x3000);

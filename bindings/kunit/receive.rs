@@ -11,7 +11,7 @@ mod cases {
         let mut count = 0;
         while !wr.is_null() && count < 10 {
             count += 1;
-            // SAFETY: The list is of entries that are there.
+            // SAFETY: All entries of the list exist.
             wr = unsafe { (*wr).next };
         }
         count

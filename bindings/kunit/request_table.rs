@@ -14,7 +14,8 @@ mod cases {
 
     const TAG: u32 = 2;
 
-    /// A request as the block layer makes it, with what the table looks at. It is never ended.
+    /// A request as the block layer makes it, with the structures that the table reads. The request
+    /// is never ended.
     #[repr(C)]
     struct Memory {
         _request: MaybeUninit<bindings::request>,
@@ -30,8 +31,8 @@ mod cases {
         fn new(tag: u32) -> Result<Self> {
             let mut memory = KBox::<Memory>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
             let memory_ptr = memory.as_mut_ptr();
-            // SAFETY: All of these are parts of the memory, which is zeroed, and nobody else uses
-            // it. The private area follows the request.
+            // SAFETY: All pointers are into the memory, which is zeroed and only used here. The
+            // private area follows the request.
             unsafe {
                 let queue = (&raw mut (*memory_ptr).queue).cast::<bindings::request_queue>();
                 (*queue).tag_set = (&raw mut (*memory_ptr).set).cast();
@@ -47,9 +48,9 @@ mod cases {
             self.0.as_ptr().cast_mut().cast()
         }
 
-        /// The one handle, which the tests give up by [`address`] before it is dropped.
+        /// The only handle. The tests consume it by [`address`], so it is not dropped.
         fn owned(&self) -> OwnedRequest<()> {
-            // SAFETY: The tests have one handle of each request, and end none.
+            // SAFETY: The tests have one handle of each request, and do not end the request.
             unsafe { OwnedRequest::from_raw(self.raw()) }
         }
 
@@ -59,12 +60,12 @@ mod cases {
         }
     }
 
-    /// The address of a request, which is given up; null if there is none.
+    /// Consumes a handle and returns the address of its request; null if there is none.
     fn address(request: Option<OwnedRequest<()>>) -> *mut bindings::request {
         request.map_or(ptr::null_mut(), OwnedRequest::into_raw)
     }
 
-    /// Puts the request of `fake` in the table, which does not refuse it.
+    /// Puts the request of `fake` into the table. `EINVAL` if the table refuses it.
     fn insert(table: &RequestTable<()>, fake: &Fake) -> Result {
         let refused = address(table.insert(fake.owned()).err());
         refused.is_null().then_some(()).ok_or(EINVAL)
@@ -109,7 +110,7 @@ mod cases {
         );
         assert!(address(table.take(TAG)).is_null());
         assert_eq!(address(table.put_back(fake.owned()).err()), fake.raw());
-        // A late event finds neither it nor the mark.
+        // A late event finds neither the request nor the mark.
         assert!(address(table.take(TAG)).is_null());
         Ok(())
     }
@@ -123,10 +124,10 @@ mod cases {
             address(table.take_expired(TAG, &fake.expired())),
             fake.raw()
         );
-        // The first one was abandoned, so the mark is still there.
+        // The first request was abandoned, so its mark is still in the slot.
         insert(&table, &fake)?;
         assert_eq!(address(table.take(TAG)), fake.raw());
-        // Of that one there is no mark.
+        // The second request left no mark.
         assert_eq!(address(table.put_back(fake.owned()).err()), fake.raw());
         Ok(())
     }
@@ -143,7 +144,7 @@ mod cases {
             fake.raw()
         );
         assert_eq!(address(table.put_back(other.owned()).err()), other.raw());
-        // The table is dropped with the mark, and ends nothing.
+        // The table is dropped with the mark in its slot, and ends no request.
         Ok(())
     }
 }

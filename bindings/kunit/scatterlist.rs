@@ -45,7 +45,7 @@ mod cases {
         assert_eq!(PageBuffer::with_len(PAGE_SIZE)?.capacity(), PAGE_SIZE);
         let mut buffer = PageBuffer::with_len(2 * PAGE_SIZE + 1)?;
         assert_eq!(buffer.capacity(), 3 * PAGE_SIZE);
-        // Across an edge between two pages, and in the last one up to its end.
+        // The writes cross the edge between two pages, and reach the end of the last page.
         buffer.write(PAGE_SIZE - 2, b"abcd")?;
         buffer.write(3 * PAGE_SIZE - 1, b"z")?;
         let mut text = [1; 6];
@@ -69,7 +69,7 @@ mod cases {
         assert_eq!(table.byte_len(), len as usize);
         let lengths = [0, 1, 2].map(|index| table.entries[index].length);
         assert_eq!(lengths, [PAGE_SIZE as u32, PAGE_SIZE as u32, 5]);
-        // Fewer pages than before, and more than the table has room for.
+        // Next come fewer pages than before, and more pages than the table has room for.
         table.set_buffer(PageBuffer::with_len(2 * PAGE_SIZE)?, 7)?;
         assert_eq!((table.used, table.byte_len()), (1, 7));
         let more = 3 * PAGE_SIZE + 1;
@@ -90,10 +90,10 @@ mod cases {
         Ok(())
     }
 
-    /// A list of `count` entries of a page, each of `len` bytes.
+    /// A list of `count` entries, each with the first `len` bytes of `page`.
     fn list(page: &PageBuffer, count: usize, len: u32) -> Result<KVec<bindings::scatterlist>> {
         let mut list = KVec::from_elem(bindings::scatterlist::default(), count, GFP_KERNEL)?;
-        // SAFETY: There are that many entries, and the page outlives the list.
+        // SAFETY: There are `count` entries, and the page outlives the list.
         unsafe {
             bindings::sg_init_table(list.as_mut_ptr(), count as u32);
             for index in 0..count {
@@ -106,7 +106,7 @@ mod cases {
 
     /// Lends the first `count` entries of `list` to `table`.
     fn lend(table: &mut ScatterTable, list: &mut [bindings::scatterlist], count: u32) -> Result {
-        // SAFETY: The list is one, its page outlives the table's use, and nothing uses the table.
+        // SAFETY: `list` is a valid list. The tests neither map the table nor copy from or to it.
         unsafe { table.set_lent(list.as_mut_ptr(), count, Direction::ToDevice) }
     }
 
@@ -114,7 +114,7 @@ mod cases {
     fn lent_entries_are_copied() -> Result {
         let page = PageBuffer::new()?;
         let mut table = ScatterTable::new(3)?;
-        // The mark of the end moves with the number of entries.
+        // The end mark moves with the number of entries.
         for count in [3, 1, 2] {
             let mut list = list(&page, count, 512)?;
             lend(&mut table, &mut list, count as u32)?;
@@ -136,7 +136,7 @@ mod cases {
     fn shared_memory_goes_back_with_the_last_hold() -> Result {
         let shared = SharedTable::new(2, 1)?;
         let fill = |len| shared.fill(|table| table.set_buffer(PageBuffer::new()?, len));
-        // What fails leaves nothing behind.
+        // A failed call leaves no memory in the table.
         assert_eq!(fill(0).err(), Some(EINVAL));
         assert_eq!(shared.fill(|_| Ok(())).err(), Some(EINVAL));
         let to_write = shared.fill(|table| {
@@ -180,7 +180,7 @@ mod cases {
         assert_eq!(table.byte_len(), len as usize);
         assert!(table.take_buffer().is_none());
         drop(sharing);
-        // The table has let go of it.
+        // The table has dropped its hold.
         let refilled = shared.fill(|table| table.set_buffer(PageBuffer::new()?, 1));
         refilled.map(drop)
     }

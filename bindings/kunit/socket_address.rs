@@ -23,14 +23,14 @@ mod tests {
             SocketAddress::v6(LINK_LOCAL, 1234),
             SocketAddress::ib(LINK_LOCAL, 0x13f_0000 | 1234),
         ] {
-            // SAFETY: It is the address of a `struct sockaddr_storage`.
+            // SAFETY: The pointer is that of a `struct sockaddr_storage`.
             let read = unsafe { SocketAddress::from_sockaddr(address.as_bytes().as_ptr()) }?;
             assert!(read.same_host(&address));
             assert_eq!(read.port(), Some(1234));
             assert_eq!(read.interface(), 0);
         }
         let unknown = [0u8; 128];
-        // SAFETY: There is a family.
+        // SAFETY: The bytes begin with a family, which has no address.
         let read = unsafe { SocketAddress::from_sockaddr(unknown.as_ptr()) };
         assert_eq!(read.err(), Some(EAFNOSUPPORT));
         Ok(())
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn the_layout_is_that_of_c() {
         let address = SocketAddress::v4([192, 168, 1, 2], 0x1234);
-        // SAFETY: A `SocketAddress` is longer than that.
+        // SAFETY: A `SocketAddress` has more than 8 bytes.
         let bytes: [u8; 8] = unsafe { address.as_raw().cast::<[u8; 8]>().read() };
         assert_eq!(bytes, [2, 0, 0x12, 0x34, 192, 168, 1, 2]);
     }
@@ -57,10 +57,11 @@ mod tests {
     #[test]
     fn an_interface_is_looked_up() -> Result {
         let at = |interface| SocketAddress::v6_at(Namespace::init(), LINK_LOCAL, interface, 1);
-        // The loopback device is the first one everywhere.
+        // The loopback device has number 1 on every machine.
         let named = at(b"lo")?;
         let numbered = at(b"1")?;
-        // SAFETY: That is where an IPv6 address has its scope, within a `SocketAddress`.
+        // SAFETY: A `SocketAddress` has more than 28 bytes. An IPv6 address has its scope in the
+        // last word of these.
         let scope = |of: &SocketAddress| unsafe { of.as_raw().cast::<[u32; 7]>().read()[6] };
         assert_eq!(scope(&named), 1);
         assert_eq!(scope(&numbered), 1);

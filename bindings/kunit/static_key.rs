@@ -9,7 +9,7 @@ mod tests {
         ServerTimes, //
     };
 
-    // Each test has a key of its own, as they may run at the same time.
+    // Each test has a key of its own, as tests may run concurrently.
 
     #[test]
     fn a_key_is_on_while_it_has_users() {

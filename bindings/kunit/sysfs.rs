@@ -37,7 +37,7 @@ mod tests {
     }
 
     fn contains(object: &impl AsKobject, name: &CStr) -> Option<bool> {
-        // SAFETY: In here the object is not removed.
+        // SAFETY: The object is not removed while this closure runs.
         object.with_kobject(|kobject| unsafe { kobject.contains(name) })
     }
 

@@ -135,7 +135,7 @@ mod tests {
         let guard = rcu::read_lock();
         drop(queue);
         drop(guard);
-        // The handle still works, so the queue is there.
+        // The handle still works, so the queue still exists.
         assert!(handle.enqueue(item.clone()).is_ok());
         item.started.wait();
         item.proceed.complete_all();
@@ -153,7 +153,7 @@ mod tests {
         let second = Item::new(&queue.handle(), false)?;
         assert!(queue.handle().enqueue(first.clone()).is_ok());
         first.started.wait();
-        // The ordered queue is busy with the first one.
+        // The ordered queue is busy with the first item.
         assert!(queue.handle().enqueue(second.clone()).is_ok());
         assert!(queue.handle().enqueue(second.clone()).is_err());
         assert!(workqueue::cancel_sync(&second));

@@ -21,9 +21,9 @@ const ASIDE: usize = 2;
 /// A slot for one box, in one word.
 ///
 /// A box in the slot is either ready, for [`Self::take()`], or aside, for [`Self::take_aside()`].
-/// While the box is out, one number can be left for the holder of the box, who gets it when putting
-/// the box back. All operations may be used in any context and concurrently. An operation that
-/// succeeds is one atomic operation.
+/// While the box is out, one number can be left for the holder of the box. The holder gets the
+/// number when it puts the box back. All operations may be used in any context and concurrently. An
+/// operation that succeeds is one atomic operation.
 ///
 /// # Invariants
 ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Completion queues: their room, handlers that post or end themselves, and draining.
+//! Completion queues: their size, handlers that post or drop their own queue pair, and draining.
 
 use super::*;
 
@@ -70,8 +70,8 @@ mod cases {
             let (near, _far) = pair(context)?;
             near.disconnect();
             let mut posted = 0;
-            // Until the driver has no room, or the completion queue may have none for what nobody
-            // has polled.
+            // Ends when the driver has no room, or when the completion queue may have none, as it
+            // is not polled.
             while near.post_empty_recvs(RECEIVE, 1).is_ok() {
                 posted += 1;
                 let flushed = near.handler().flushed.load(ordering::Relaxed);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that the peer or the device uses: chunks, pages, regions and their direction.
+//! Memory that the peer or the device accesses: chunks, pages, regions and their direction.
 
 use super::*;
 use crate::{
@@ -27,8 +27,8 @@ use crate::{
     }, //
 };
 
-/// Registers the chunks of `set` at one end and writes to chunk 1 from scattered pieces of the
-/// other's.
+/// Registers chunks at the far end, and writes to chunk 1 from scattered pieces of the near end's
+/// chunks.
 fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
     let size = 17 * 4096;
     let set = ChunkSet::new(2, size, -1, None)?;
@@ -72,7 +72,7 @@ fn write(near: &QueuePair<Peer>, far: &QueuePair<Peer>) -> Result {
     assert!(found[3..expected.len() + 3] == expected[..]);
     assert!(found[..3] == [0; 3] && found[expected.len() + 3] == 0);
 
-    // With the key gone, so is the access.
+    // Without the key there is no access.
     run(far, |batch| {
         batch.invalidate_key(REQUEST, true, region.rkey())
     })?;
@@ -100,7 +100,7 @@ fn page_table(region: &MemoryRegion, direction: Direction) -> Result<ScatterTabl
     assert_eq!(region.load(&table), Err(EINVAL));
     region.map(&mut table, direction)?;
     assert_eq!(region.map(&mut table, direction), Err(EBUSY));
-    // The memory stays that the device may use.
+    // The table keeps the memory that the device may use.
     table.clear();
     assert!(table.take_buffer().is_none());
     assert_eq!(table.set_buffer(PageBuffer::new()?, 1), Err(EBUSY));
@@ -108,7 +108,7 @@ fn page_table(region: &MemoryRegion, direction: Direction) -> Result<ScatterTabl
     Ok(table)
 }
 
-/// Registers `table`, which `region` has mapped, and looks that it stays mapped meanwhile.
+/// Registers `table`, which `region` has mapped, and checks that it stays mapped meanwhile.
 fn expose(
     near: &QueuePair<Peer>,
     region: &MemoryRegion,
@@ -121,7 +121,7 @@ fn expose(
         batch.register(REQUEST, true, region, access)?;
         let again = batch.register(REQUEST, true, region, access);
         assert_eq!(again, Err(ENOSPC));
-        // It is not registered yet.
+        // The region is not registered yet.
         assert_eq!(with_batch(|other| other.invalidate(region)), Err(EBUSY));
         assert_eq!(region.unmap(table), Err(EBUSY));
         Ok(near.post(batch)?)
@@ -184,7 +184,7 @@ mod cases {
             receives[1].copy_out(&mut bytes)?;
             assert_eq!(bytes, [0x55; 10]);
 
-            // Only the queue pair of the registration knows, and it counts once.
+            // Only the queue pair of the registration has the report, and the report counts once.
             assert_eq!(region.unmap(&mut table), Err(EBUSY));
             assert!(!far.peer_ended(&region));
             assert!(near.peer_ended(&region));
@@ -197,7 +197,8 @@ mod cases {
             let mut bytes = [0; 100];
             page.read(3996, &mut bytes)?;
             assert_eq!(bytes, [0x55; 100]);
-            // The device may still know the page, which is not the region's any more.
+            // Without a table the region must not be registered: the device may still know the
+            // page.
             let again =
                 with_batch(|batch| batch.register(REQUEST, true, &region, Access::RemoteWrite));
             assert_eq!(again, Err(EBUSY));
@@ -222,7 +223,7 @@ mod cases {
             region.unmap(&mut table)?;
             assert!(table.take_buffer().is_some());
 
-            // On another queue pair it could come before the registration.
+            // On another queue pair the invalidation could be carried out before the registration.
             let mut table = page_table(&region, Direction::FromDevice)?;
             expose(&near, &region, &mut table, Access::RemoteWrite)?;
             with_batch(|batch| {
@@ -231,7 +232,7 @@ mod cases {
                 assert!(far.post(batch).is_err());
                 Ok(())
             })?;
-            // Nothing was posted, and nothing says that the key is gone.
+            // Nothing was posted, so the key may still be valid.
             assert_eq!(region.unmap(&mut table), Err(EBUSY));
             near.drain()?;
             region.unmap(&mut table)?;
@@ -242,7 +243,7 @@ mod cases {
     #[test]
     fn a_page_is_sent_until_it_is_written() -> Result {
         let (near, far) = pair(PollContext::Direct)?;
-        // For a page and what follows it.
+        // Room for a page and the 8 bytes behind it.
         let set = ChunkSet::new(1, 8192, -1, None)?;
         let chunks = MappedChunks::new(far.domain(), &set)?;
         let target = chunks.region(0, 1)?;
@@ -261,7 +262,7 @@ mod cases {
                 batch.write_table(table, &region, buffer.sge(8)?, limit, remote, 1)
             };
             assert_eq!(write(&table, 0), Err(EINVAL));
-            // Not the last entry.
+            // There is no room for the last entry.
             assert_eq!(write(&table, 1), Ok(false));
             let other = MemoryRegion::new(near.domain(), 2, 6)?;
             let mut elsewhere = page_table(&other, Direction::ToDevice)?;
@@ -273,7 +274,7 @@ mod cases {
             assert_eq!(region.load(&table), Err(EBUSY));
             Ok(near.post(batch)?)
         })?;
-        // The queue is polled, so the handler has not been told yet.
+        // The queue was not polled yet, so the handler was not called.
         assert_eq!(region.unmap(&mut table), Err(EBUSY));
         wait(&near, |peer| &peer.finished)?;
         assert_eq!(near.handler().region.load(ordering::Relaxed), 4);
@@ -283,7 +284,7 @@ mod cases {
 
     #[test]
     fn shared_memory_is_mapped_once_for_a_device() -> Result {
-        // Both ends are on the same device, in a domain of their own.
+        // Both ends are on the same device, each in a domain of its own.
         let (near, far) = pair(PollContext::Softirq)?;
         for max_devices in [1, 0] {
             let shared = SharedTable::new(2, max_devices)?;
@@ -335,7 +336,7 @@ mod cases {
         assert!(mapped.sge(1, &table).is_none());
         let (entry, domain) = mapped.sge(0, &table).ok_or(EINVAL)?.into_raw();
         assert_eq!((entry.length, domain), (5, near.domain().serial()));
-        // It can be mapped as any other memory, too.
+        // The table can be mapped like any other, too.
         let region = MemoryRegion::new(near.domain(), 1, 9)?;
         assert_eq!(region.map(&mut table, Direction::FromDevice), Err(EINVAL));
         region.map(&mut table, Direction::ToDevice)?;
@@ -386,7 +387,7 @@ mod cases {
         let targets = [chunks.region(0, 1)?, chunks.region(1, 1)?];
         let data = MessageBuffer::<Outgoing>::new(near.domain(), 8)?;
         data.copy_in(0, &[0x55; 8])?;
-        // A region of a table goes with them, and each is usable.
+        // A region with a table is registered in the same batch, and each region can be used.
         let region = MemoryRegion::new(far.domain(), 2, 7)?;
         let mut table = page_table(&region, Direction::FromDevice)?;
         region.load(&table)?;
@@ -403,8 +404,8 @@ mod cases {
             })?;
         }
         assert_eq!(near.handler().failed.load(ordering::Relaxed), 0);
-        // A permanent region has no use that ends. The region with the table is in use until its
-        // invalidation has completed.
+        // A permanent region cannot be invalidated by `invalidate()`. The region with the table is
+        // in use until its invalidation has completed.
         let wrong = post(&far, |batch| batch.invalidate(&targets[0]));
         assert_eq!(wrong, Err(EBUSY));
         assert_eq!(region.unmap(&mut table), Err(EBUSY));
@@ -443,7 +444,8 @@ mod cases {
                 let last = MessageBuffer::<Outgoing>::new(domain, 8)?;
                 let place = RemoteMemory::NONE;
                 let adds = batch.write_table(&spare_table, &spare, last.sge(8)?, 2, place, 1)?;
-                // A table in a batch stays mapped. The other direction's table is in none.
+                // A table in a batch stays mapped. The table of the other direction was not added
+                // to a batch.
                 assert_eq!(spare.unmap(&mut spare_table).is_ok(), !adds);
                 Ok(adds)
             })?;
