@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Safe abstractions over what the `kernel` crate does not offer yet.
+//! Safe abstractions that the `kernel` crate does not offer yet.
 //!
 //! All unsafe code of the project is in this crate.
 

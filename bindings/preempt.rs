@@ -18,7 +18,8 @@ use crate::bindings;
 /// Whether the current context may sleep: it is no interrupt or softirq, holds no spinlock, and is
 /// no RCU reader.
 ///
-/// The answer needs `CONFIG_PREEMPT_COUNT`, without which this crate does not compile. Any context.
+/// Correct on every kernel for which this crate compiles: it requires `CONFIG_PREEMPT_COUNT`,
+/// without which a kernel cannot tell. Any context.
 pub fn may_sleep() -> bool {
     // SAFETY: The function has no requirements.
     unsafe { bindings::rnbd_helper_may_sleep() }

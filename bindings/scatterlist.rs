@@ -52,7 +52,7 @@ const SINK_PAGE_SIZE: usize = 4096;
 /// - `entries` was initialised by `sg_init_table()` and is not chained.
 /// - The first `used` entries name pages. If `buffer` is set, the pages are those of the buffer. If
 ///   `request` is set, the pages are those of the request that it holds, which keeps them. If
-///   `hold` is set, the pages are those that it keeps; a [`Hold::Page`] has one entry, which starts
+///   `hold` is set, the pages are those that it keeps; a `Hold::Page` has one entry, which starts
 ///   at the beginning of the page. Otherwise the pages are lent: the caller of [`Self::set_lent()`]
 ///   keeps them for as long as they may be accessed. If `used` is 0, none of `buffer`, `request`
 ///   and `hold` is set.
@@ -112,7 +112,7 @@ impl ScatterTable {
             usize::try_from(max_segments)?,
             GFP_KERNEL,
         )?;
-        // SAFETY: There are that many entries.
+        // SAFETY: `entries` has `max_segments` elements.
         unsafe { bindings::sg_init_table(entries.as_mut_ptr(), max_segments) };
         // INVARIANT: As initialised above; nothing is in use.
         Ok(Self {

@@ -155,9 +155,9 @@ events! {
 events! {
     /// A client's session.
     struct ServerSession<'_> as rnbd_trace_srv_session {
-        /// Its name.
+        /// The name of the session.
         session: &'a CStr,
-        /// Its number of chunks.
+        /// The number of chunks of the session.
         queue_depth: u32,
     }
     /// A client's session is up.

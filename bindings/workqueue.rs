@@ -4,8 +4,9 @@
 //!
 //! Would extend: `rust/kernel/workqueue.rs`, which lacks allocating a queue, cancelling and
 //! flushing. Work items that run at once are those of the kernel crate ([`Work`],
-//! [`impl_has_work!`]) in an [`Arc`]. Its delayed work knows nothing of a queue that is destroyed
-//! before the timers of its items have gone off, so [`DelayedWork`] is our own.
+//! [`impl_has_work!`]) in an [`Arc`]. The kernel crate's delayed work does not handle a queue that
+//! is destroyed before the timers of its items have expired, so this module has its own
+//! [`DelayedWork`].
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 //!

@@ -108,8 +108,8 @@ impl<'call> FromC<'call> for HandleList<'call> {
 /// Reads the bytes at the address `handle`, which may be any address; `None` if the address cannot
 /// be read. Any context.
 ///
-/// If this module gave out the address, the result is the bytes that were written there. For any
-/// other address the bytes have no meaning.
+/// If the caller gave out the address, the bytes are those that it wrote there. For any other
+/// address the bytes have no meaning.
 #[inline]
 pub fn peek<const N: usize>(handle: Handle) -> Option<[u8; N]> {
     let mut bytes = [0; N];

@@ -51,7 +51,7 @@ pub struct Failed {
 }
 
 impl Failed {
-    /// Of an error before any change.
+    /// Makes the failure for an error before any change.
     pub fn before(error: Error) -> Self {
         Self {
             error,
@@ -59,8 +59,8 @@ impl Failed {
         }
     }
 
-    /// Of an error after which the file may have changed, for good or not, if the change has
-    /// `begun`.
+    /// Makes the failure for an error after which the file may have changed, for good or not, if
+    /// the change has `begun`.
     fn after(error: Error, begun: bool) -> Self {
         Self {
             error,
@@ -114,7 +114,7 @@ impl Directory {
     ///
     /// The bytes are first written to a new file `temporary`; an existing file of this name is
     /// removed. Must not be called concurrently with the same names. Errors as of [`Self::read`],
-    /// `ENOSPC`, `EROFS` and others.
+    /// `ENOSPC`, `EROFS` and more.
     pub fn replace(&self, name: &CStr, temporary: &CStr, bytes: &[u8]) -> Result<(), Failed> {
         check(name).map_err(Failed::before)?;
         check(temporary).map_err(Failed::before)?;

@@ -92,8 +92,8 @@ const OF_REGION: u64 = u64::MAX;
 /// Some requests of a batch were not posted.
 #[derive(Clone, Copy, Debug)]
 pub struct Unposted {
-    /// The first request that was not posted; `None` if the driver does not say, or if what it says
-    /// is not reliable.
+    /// The first request that was not posted; `None` if the driver does not report it, or not
+    /// reliably.
     pub first: Option<usize>,
     /// The cause.
     pub error: Error,

@@ -348,7 +348,7 @@ impl Drop for Mappings {
 
 /// All chunks of a set, mapped for the device of a protection domain.
 ///
-/// The memory stays until the protection domain goes.
+/// The memory stays as long as the protection domain.
 pub struct MappedChunks(Retained<Mappings>);
 
 impl MappedChunks {
@@ -364,7 +364,7 @@ impl MappedChunks {
             return Err(EINVAL);
         }
         let mut list = KVVec::from_elem(bindings::scatterlist::default(), total, GFP_KERNEL)?;
-        // SAFETY: There are that many entries.
+        // SAFETY: `list` has `entries` elements.
         unsafe { bindings::sg_init_table(list.as_mut_ptr(), entries) };
         // INVARIANT: Nothing is mapped.
         let mut mappings = Mappings {

@@ -265,7 +265,7 @@ impl CompletionQueue {
         done as u32
     }
 
-    /// Keeps other tasks from polling until the guard goes. Sleeps.
+    /// Keeps other tasks from polling until the guard is dropped. Sleeps.
     pub(super) fn exclude_polling(&self) -> PollingExcluded<'_> {
         if self.context != PollContext::Direct {
             return PollingExcluded(self, None);

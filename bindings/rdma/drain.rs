@@ -130,9 +130,9 @@ pub(super) unsafe fn drain(qp: *mut bindings::ib_qp, queue: &CompletionQueue) ->
         drained = sends.and(receives);
     }
     // SAFETY: The queue pair is valid. Its completion queue comes from `ib_alloc_cq()`, or from
-    // `__ib_create_cq()` if it is polled in bursts. In the latter case the poller calls `done`,
-    // too, and `poll_ctx` of the queue is zero, `IB_POLL_SOFTIRQ`, so this function does not poll
-    // it.
+    // `__ib_create_cq()` if it is polled in bursts. For a queue that is polled in bursts the poller
+    // calls `done`, too, and `poll_ctx` is zero, `IB_POLL_SOFTIRQ`, so this function does not poll
+    // the queue.
     unsafe { bindings::ib_drain_qp(qp) };
     drained
 }

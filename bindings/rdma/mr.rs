@@ -61,8 +61,8 @@ use kernel::{
 
 /// The page size of registrations.
 ///
-/// As in the C client; every device supports it, and all segments but the first and the last of a
-/// block request start and end on such a boundary.
+/// The same as in the C client. Every device supports this size. In a block request each segment
+/// but the first starts, and each segment but the last ends, on a boundary of this size.
 pub(crate) const REGION_PAGE_SIZE: usize = 4096;
 
 /// The use of a region.
@@ -340,7 +340,7 @@ impl MemoryRegion {
     /// # Safety
     ///
     /// `list` must have `entries` entries that are mapped for the device of the region, and for
-    /// `direction`, until the domain goes.
+    /// `direction`, as long as the domain exists.
     pub(crate) unsafe fn map_permanently(
         &self,
         list: *mut bindings::scatterlist,

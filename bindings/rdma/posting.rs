@@ -89,8 +89,8 @@ impl<H: Handler> QueuePairRef<H> {
         let result = if error == 0 {
             Ok(())
         } else {
-            // The first request is not a reliable answer: some drivers (erdma) name it also if they
-            // have posted a part of the list.
+            // If `bad` is the first of several requests, that is not reliable: some drivers (erdma)
+            // return the head of the list even if they have posted a part of it.
             let first = batch.position(bad);
             Err(Unposted {
                 first: first.filter(|first| *first > 0 || batch.len() == 1),

@@ -124,7 +124,7 @@ pub struct QueuePair<H: Handler> {
 ///
 /// # Invariants
 ///
-/// `inner` points to the [`Inner`] of a [`QueuePair`], which is not freed while this value is used.
+/// `inner` points to the `Inner` of a [`QueuePair`], which is not freed while this value is used.
 /// Until then there is no exclusive reference to it.
 pub struct QueuePairRef<H: Handler> {
     inner: NonNull<Inner<H>>,
@@ -456,7 +456,7 @@ impl<H: Handler> Drop for QueuePair<H> {
 unsafe fn burst<H: Handler>(hook: *mut Hook, polled: &mut Polled<'_>) {
     // SAFETY: The hook is part of an `Inner`, which stays until the hook is taken out.
     let inner = unsafe { container_of!(hook, Inner<H>, hook) };
-    // SAFETY: A pointer to what contains a field is not null.
+    // SAFETY: The pointer to the structure with the hook is not null.
     let inner = unsafe { NonNull::new_unchecked(inner) };
     // INVARIANT: The owner waits for the handler before it frees the `Inner`.
     let lent = QueuePairRef { inner };

@@ -9,7 +9,7 @@
 //! back when the last hold is dropped.
 //!
 //! ```text
-//!  free ──fill()──▶ filled: a Sharing, a hold of each table ──last of these goes──▶ free
+//!  free ──fill()──▶ filled: a Sharing, a hold of each table ──last one dropped──▶ free
 //! ```
 
 use crate::{

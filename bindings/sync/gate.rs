@@ -291,8 +291,8 @@ impl<T: Send + Sync + 'static> Gate<T> {
         self.inner.is_draining.store(false, ordering::Release);
         self.inner.is_killed.store(false, ordering::Release);
         // SAFETY: `users` was killed and has come to zero, as its release function has signalled,
-        // and is not exited while `self` is there.
-        // INVARIANT: It counts one for the gate being open again.
+        // and is not exited as long as `self` exists.
+        // INVARIANT: `users` counts one again, as the gate is open.
         unsafe { bindings::percpu_ref_reinit(self.inner.users.get()) };
         *phase = Phase::Open;
     }

@@ -229,8 +229,9 @@ impl<O: Operations> GenDisk<O> {
     }
 
     /// Sets the time in ms for which the driver may have a request before [`Operations::timeout`]
-    /// is called. The time is rounded up by up to two seconds. It is also `queue/io_timeout` in
-    /// sysfs. A request that the driver already has keeps its old time. Any context.
+    /// is called. The block layer rounds the time up, so the callback may come one or two seconds
+    /// later. The time is also `queue/io_timeout` in sysfs. A request that the driver already has
+    /// keeps its old time. Any context.
     pub fn set_request_timeout(&self, ms: u32) {
         let jiffies = c_uint::try_from(msecs_to_jiffies(ms)).unwrap_or(c_uint::MAX);
         // SAFETY: The reference that this value owns keeps the disk and its queue.

@@ -404,8 +404,8 @@ pub struct Refusal<D> {
 }
 
 impl<D> Refusal<D> {
-    /// Treats the request as the block layer would treat the refusal: requeues the request, or
-    /// fails it. For use after `queue_rq` has returned. Any context.
+    /// Requeues the request or fails it, as the block layer would do. For a request that the block
+    /// layer has given up already, as one of `queue_rqs`. Any context.
     #[cold]
     pub fn give_back(self) {
         let Self { request, status } = self;
