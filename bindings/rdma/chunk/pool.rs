@@ -22,7 +22,8 @@ pub struct ChunkPool {
     count: usize,
     /// The most segments of a chunk.
     max_segments: usize,
-    // Chunks come back in the context in which their user is dropped, so interrupts are disabled.
+    // Chunks come back in the context in which their user is dropped, so the lock disables
+    // interrupts.
     #[pin]
     free: SpinLockIrq<Free>,
 }

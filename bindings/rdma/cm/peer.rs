@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The trustworthy address and the queue pair of a peer that requests a connection.
+//! The address and the queue pair of a peer that requests a connection, checked as far as possible.
 
 use super::{
     event::NewId,
@@ -13,13 +13,13 @@ use crate::{
 };
 
 impl NewId<'_> {
-    /// The peer's IP or IB address, if more than the peer's own word speaks for it; `None`
-    /// otherwise.
+    /// The peer's address. `None` if the address has no known family, or if it is known to be
+    /// false: on RoCE, if it differs from the address in the peer's GID.
     ///
     /// The CM takes the peer's IP address from the request's private data. On RoCE packets to the
     /// peer go to the IP address in the peer's GID. The CM does not compare the two addresses; if
     /// they differ, the peer claims an address that is not its own. On InfiniBand there is no
-    /// second address to compare with.
+    /// second address to compare with, so the address is returned unchecked.
     pub fn client(&self) -> Option<HostAddress> {
         let address = self.peer_address().host()?;
         // SAFETY: The id is valid during the event, and its handler mutex is held.
