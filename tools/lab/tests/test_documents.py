@@ -61,7 +61,7 @@ class Documents(unittest.TestCase):
 
     def test_alerts_use_metrics_that_there_are(self) -> None:
         text = (documents.CHECKOUT / "Documentation/monitoring.md").read_text()
-        rows = re.findall(r"^\| `(rnbd_\w+)` \| \w+ \| ([^|]*) \|", text, re.MULTILINE)
+        rows = re.findall(r"^\| `(rnbd_\w+)` \| \w+ \|([^|]*)\|", text, re.MULTILINE)
         metrics = {name: set(re.findall(r"\w+", labels)) | {"instance", "job"} for name, labels in rows}
         rules = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.DOTALL) if "alert:" in block]
         self.assertEqual(len(rules), 1)
