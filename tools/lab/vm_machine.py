@@ -57,7 +57,7 @@ class Ethernet:
     mtu: int
     mac: str
     # Of packets that were received. With it soft-RoCE can stop the machine for ever when a path ends
-    # (Documentation/testing.md); it is what a network card does, so that speed is measured with it.
+    # (Documentation/test-results.md); it is what a network card does, so that speed is measured with it.
     recycle_pages: bool
 
 

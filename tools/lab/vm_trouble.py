@@ -15,7 +15,7 @@ TROUBLE = re.compile(
     r"|Unable to handle|stack-protector|DMA-API:|ODEBUG|rust_kernel: panicked|Objects remaining"
     r"|page allocation failure|bad: scheduling|unreferenced object|slab.*not empty")
 
-# Reports that soft-RoCE makes with any user of it, and the C client; Documentation/testing.md says how.
+# Reports that soft-RoCE makes with any user of it, and the C client; Documentation/test-results.md says how.
 KNOWN = {
     "soft-RoCE queues a packet for a queue pair that is being destroyed":
         re.compile(r"WARNING: \S*\brxe_task\.c:\d+ at (rxe_sched_task|__reserve_if_idle)\b"),
