@@ -54,7 +54,7 @@ impl Range {
         let up = wanted.max(1).checked_next_multiple_of(unit);
         // With a limit alone less than the default will do.
         let down = self.limit.filter(|_| self.required == 0);
-        let down = down.and_then(|limit| Some(limit.checked_div(unit)?.checked_mul(unit)?));
+        let down = down.and_then(|limit| limit.checked_div(unit)?.checked_mul(unit));
         let fits = |bytes: &u64| *bytes != 0 && self.allows(*bytes);
         up.filter(fits).or(down.filter(fits)).ok_or_else(|| {
             let limit = self

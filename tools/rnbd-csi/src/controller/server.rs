@@ -172,7 +172,7 @@ impl Server {
         let mut bytes = stored.bytes;
         if bytes < range.required {
             let wanted = range.choose(DEFAULT_BYTES, self.store.unit()?)?;
-            self.need_room(wanted.checked_sub(bytes).unwrap_or(0))?;
+            self.need_room(wanted.saturating_sub(bytes))?;
             bytes = self.store.grow(&stored, wanted)?;
         } else if !range.allows(bytes) {
             let why = format!("the volume has {bytes} bytes, and volumes do not shrink");

@@ -198,7 +198,7 @@ impl Store for Lvm {
 
     fn grow(&self, stored: &Stored, bytes: u64) -> Result<u64> {
         let unit = self.unit()?;
-        let more = bytes.checked_sub(stored.bytes).unwrap_or(0);
+        let more = bytes.saturating_sub(stored.bytes);
         let extents = more.div_ceil(unit.max(1)).to_string();
         let growth = format!("{}{GROWTH}", stored.name);
         self.make(&growth, ["-l", &extents])?;

@@ -50,8 +50,7 @@ pub(crate) fn of(name: &str) -> String {
         false => {
             let digest = Sha256::digest(name.as_bytes());
             let bytes = digest.iter().take(DIGEST_BYTES);
-            let digits: String = bytes.map(|byte| format!("{byte:02x}")).collect();
-            format!("{DIGITS}{digits}")
+            bytes.fold(DIGITS.to_owned(), |text, byte| format!("{text}{byte:02x}"))
         }
     }
 }
