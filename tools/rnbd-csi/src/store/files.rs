@@ -8,9 +8,7 @@
 
 use std::fs;
 use std::fs::File;
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -19,6 +17,8 @@ use rustix::fs::flock;
 use rustix::fs::statvfs;
 use rustix::fs::FallocateFlags;
 use rustix::fs::FlockOperation;
+use rustix::fs::Mode;
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::name;
@@ -123,14 +123,8 @@ impl Store for Files {
     fn create(&self, name: &str, bytes: u64) -> Result<Stored> {
         let new = self.hidden(name, NEW);
         // What is there was left by a driver that was killed, perhaps with another size.
-        let made = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(&new)
-            .map_err(|error| Status::io(new.display(), error))
-            .and_then(|file| reserve(&file, &new, bytes));
+        let made =
+            open(&new, OFlags::CREATE | OFlags::TRUNC).and_then(|file| reserve(&file, &new, bytes));
         if let Err(status) = made {
             self.remove(&new)?;
             return Err(status);
@@ -146,10 +140,7 @@ impl Store for Files {
 
     fn grow(&self, stored: &Stored, bytes: u64) -> Result<u64> {
         let path = self.path(&stored.name);
-        let file = OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .map_err(|error| Status::io(path.display(), error))?;
+        let file = open(&path, OFlags::empty())?;
         if let Err(status) = reserve(&file, &path, bytes) {
             // Room behind the end goes back.
             file.set_len(stored.bytes)
@@ -214,6 +205,14 @@ impl Store for Files {
         }
         Ok(())
     }
+}
+
+/// Opens a file of the folder to be written. No link there has the driver write to another file.
+fn open(path: &Path, more: OFlags) -> Result<File> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | more;
+    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+        .map(File::from)
+        .map_err(|error| Status::io(path.display(), error))
 }
 
 /// Gives a file so many bytes, and room for all of them.
@@ -282,6 +281,29 @@ mod tests {
         assert_eq!(files.list().unwrap(), []);
         files.tidy(&free).unwrap();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let (folder, files) = folder();
+        let outside = tempfile::NamedTempFile::new().unwrap();
+        fs::write(outside.path(), "precious").unwrap();
+        let content = || fs::read_to_string(outside.path()).unwrap();
+        for name in [".csi-a.new", "csi-b"] {
+            std::os::unix::fs::symlink(outside.path(), folder.path().join(name)).unwrap();
+        }
+        assert!(files.create("csi-a", MIB).is_err());
+        assert_eq!(content(), "precious");
+        assert_eq!(files.find("csi-b"), Ok(None));
+        let linked = Stored {
+            name: "csi-b".to_owned(),
+            bytes: 8,
+        };
+        assert!(files.grow(&linked, MIB).is_err());
+        assert_eq!(content(), "precious");
+        // The link that was in the way is gone, and the file can be made.
+        assert!(files.create("csi-a", MIB).is_ok());
+        assert_eq!(content(), "precious");
     }
 
     #[test]

@@ -135,9 +135,14 @@ impl Lvm {
         }
     }
 
+    /// Fills a logical volume with zeroes; one that cannot be filled does not stay.
     fn zero(&self, name: &str) -> Result {
         let path = self.path(name);
-        self.run("blkdiscard", &["-f", "-z", &path.to_string_lossy()])
+        let zeroed = self.run("blkdiscard", &["-f", "-z", &path.to_string_lossy()]);
+        if zeroed.is_err() {
+            self.remove(name)?;
+        }
+        zeroed
     }
 }
 
