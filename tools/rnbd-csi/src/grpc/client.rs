@@ -94,6 +94,7 @@ fn ended(headers: &HeaderMap, body: &[u8]) -> Result<Ended, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::sync::Arc;
 
     use super::super::server;
@@ -120,9 +121,14 @@ mod tests {
     #[test]
     fn calls_go_over_a_socket_and_back() {
         let folder = tempfile::tempdir().unwrap();
-        let socket = folder.path().join("csi.sock");
-        // What a killed driver has left.
-        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        let socket = folder.path().join("rnbd-csi/csi.sock");
+        drop(server::listen(&socket).unwrap());
+        // Only root can come in.
+        for path in [&socket, socket.parent().unwrap()] {
+            let mode = std::fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{path:?}");
+        }
+        // What a killed driver has left is replaced.
         let listener = server::listen(&socket).unwrap();
         std::thread::spawn(move || server::serve(listener, Arc::new(Echo)));
         for path in ["/quick", "/slow"] {

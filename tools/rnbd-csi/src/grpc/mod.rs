@@ -20,6 +20,8 @@ pub(crate) const MESSAGE_BYTES: usize = 4 << 20;
 
 /// The type of the content of requests and responses.
 pub(crate) const CONTENT_TYPE: &str = "application/grpc";
+/// The header with the name of a compression.
+pub(crate) const ENCODING: &str = "grpc-encoding";
 /// The header with the number of the status.
 pub(crate) const STATUS: &str = "grpc-status";
 /// The header with the status in words.

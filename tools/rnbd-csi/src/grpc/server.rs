@@ -75,11 +75,19 @@ pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
         Err(error) => return Err(error),
     }
     let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
-    let listener = UnixListener::bind(path);
+    let listener = made_folder(path).and_then(|()| UnixListener::bind(path));
     rustix::process::umask(before);
     let listener = listener?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// Makes the folder of a socket if it is not there: `/run` is empty when a machine has booted.
+fn made_folder(socket: &Path) -> io::Result<()> {
+    match socket.parent().map(std::fs::create_dir) {
+        Some(Err(error)) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => Ok(()),
+    }
 }
 
 /// Serves until the program is told to end. Calls that go on then have some time to end.
@@ -185,6 +193,11 @@ async fn call(
     path: String,
     request: Request<Incoming>,
 ) -> Result<Vec<u8>> {
+    let encoding = request.headers().get(super::ENCODING);
+    if encoding.is_some_and(|encoding| encoding != "identity") {
+        let why = "requests that are compressed are not supported";
+        return Err(Status::new(Code::Unimplemented, why));
+    }
     let limited = Limited::new(request.into_body(), super::MESSAGE_BYTES);
     let body = match timeout(PATIENCE, limited.collect()).await {
         Ok(Ok(collected)) => collected.to_bytes(),
