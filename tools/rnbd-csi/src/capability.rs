@@ -15,6 +15,22 @@ const DEFAULT_KIND: &str = "ext4";
 const KINDS: [&str; 2] = [DEFAULT_KIND, "xfs"];
 /// The most bytes of all mount options.
 const MAX_OPTIONS: usize = 4096;
+/// Options that have something else mounted than the volume, or write to another disk of the node:
+/// the names of some, and the beginnings of others.
+const BANNED: [&str; 11] = [
+    "bind",
+    "journal_dev",
+    "journal_path",
+    "loop",
+    "logdev",
+    "make-",
+    "move",
+    "rbind",
+    "remount",
+    "rtdev",
+    "source",
+];
+const BANNED_BEGINNINGS: [&str; 5] = ["helper", "uhelper", "X-", "verity.", "offset"];
 
 /// How a volume shall be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,13 +131,25 @@ fn options(given: &[String]) -> std::result::Result<Vec<String>, String> {
         ));
     }
     // Options may be secret: they are not repeated.
-    match given
+    if given
         .iter()
         .any(|option| option.is_empty() || option.contains(char::is_control))
     {
-        true => Err("a mount option is empty or has control characters".to_owned()),
-        false => Ok(given.to_vec()),
+        return Err("a mount option is empty or has control characters".to_owned());
     }
+    let names = given.iter().flat_map(|text| text.split(','));
+    let mut names = names.map(|option| option.split('=').next().unwrap_or(option).trim());
+    match names.find(|name| is_banned(name)) {
+        Some(name) => Err(format!("mount option {name} is not possible for a volume")),
+        None => Ok(given.to_vec()),
+    }
+}
+
+fn is_banned(name: &str) -> bool {
+    BANNED.contains(&name)
+        || BANNED_BEGINNINGS
+            .iter()
+            .any(|beginning| name.starts_with(beginning))
 }
 
 #[cfg(test)]
@@ -195,6 +223,11 @@ mod tests {
             (mount(1, "", &[""]), "empty"),
             (mount(1, "", &["a\nb"]), "control"),
             (mount(1, "", &[&long]), "4096"),
+            (mount(1, "", &["bind"]), "bind is not possible"),
+            (mount(1, "", &["noatime,remount"]), "remount"),
+            (mount(1, "xfs", &["logdev=/dev/sda"]), "logdev is"),
+            (mount(1, "", &["journal_path=/dev/sda"]), "journal_path"),
+            (mount(1, "", &["X-mount.subdir=a"]), "X-mount.subdir is"),
         ] {
             let error = Wanted::parse(&bad).unwrap_err();
             assert!(error.contains(why), "{error}");
