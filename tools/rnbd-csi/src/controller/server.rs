@@ -201,6 +201,12 @@ impl Server {
                 message: "the volume has another context".to_owned(),
             });
         }
+        if let Err(status) = check_parameters(&request.parameters) {
+            return Ok(ValidateVolumeCapabilitiesResponse {
+                confirmed: None,
+                message: status.message,
+            });
+        }
         Ok(fixed::answer(request))
     }
 

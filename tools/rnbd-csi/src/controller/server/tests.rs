@@ -147,6 +147,31 @@ fn a_volume_that_a_node_has_is_not_deleted() {
 }
 
 #[test]
+fn parameters_are_confirmed_only_if_a_volume_can_be_made_with_them() {
+    let machine = machine();
+    let volume = machine.create("pvc-1", MIB, 0).unwrap();
+    let validate = |key: &str, value: &str| {
+        let request = ValidateVolumeCapabilitiesRequest {
+            volume_id: volume.volume_id.clone(),
+            volume_capabilities: request("a", MIB, 0).volume_capabilities,
+            parameters: Map::from([(key.to_owned(), value.to_owned())]),
+            ..ValidateVolumeCapabilitiesRequest::default()
+        };
+        machine.server.validate(&request).unwrap()
+    };
+    let response = validate("csi.storage.k8s.io/fstype", "ext4");
+    assert!(response.confirmed.is_some(), "{response:?}");
+    for (key, value, why) in [
+        ("servers", "a,b", "not supported"),
+        ("size", "1", "unknown"),
+    ] {
+        let response = validate(key, value);
+        assert!(response.confirmed.is_none(), "{key}");
+        assert!(response.message.contains(why), "{response:?}");
+    }
+}
+
+#[test]
 fn volumes_of_others_are_not_there() {
     let machine = machine();
     machine.create("pvc-1", MIB, 0).unwrap();
