@@ -147,6 +147,9 @@ mod tests {
             matches!(ended, Ok(Ended::Failed("RESOURCE_EXHAUSTED", _)) | Err(_)),
             "{ended:?}"
         );
+        // The next driver does not push it aside.
+        assert!(server::listen(&socket).is_err());
+        assert!(call(&socket, "/quick", b"").is_ok());
         let missing = call(&folder.path().join("nothing"), "/quick", b"");
         assert!(missing.is_err_and(|why| why.contains("nothing")));
     }

@@ -13,6 +13,7 @@ use std::future::Ready;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,11 +66,15 @@ pub(crate) trait Service: Send + Sync + 'static {
     fn call(&self, path: &str, request: &[u8]) -> Result<Vec<u8>>;
 }
 
-/// Listens at `path`, for root only. A socket that is there is replaced: it is that of a driver
-/// that was killed. Must be called while the program has one thread only.
+/// Listens at `path`, for root only. The socket of a driver that was killed is replaced; that of
+/// one that is there is not, as two drivers do not know of each other's calls. Must be called while
+/// the program has one thread only.
 pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
+        Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
+            Ok(_) => return Err(io::Error::other("another driver is there; end it first")),
+            Err(_) => std::fs::remove_file(path)?,
+        },
         Ok(_) => return Err(io::Error::other("there is something that is no socket")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (),
         Err(error) => return Err(error),
