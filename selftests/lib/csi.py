@@ -56,12 +56,16 @@ def capability(kind: str = "", mode: int = 1, flags: list[str] | None = None) ->
 
 
 class Driver:
-    """A driver that is both node and storage server; `place` are the options that say where volumes are."""
+    """A driver that is both node and storage server.
 
-    def __init__(self, t: Test, *place: str) -> None:
+    `place` are the options that say where volumes are; `within` is a command before the driver's own.
+    """
+
+    def __init__(self, t: Test, *place: str, within: tuple[str, ...] = ()) -> None:
         self._t = t
         self._node = t.client
         self._place = place
+        self._within = within
         self._job: Job | None = None
         install(self._node)
         self._node.run(f"mkdir -p {PLACE}")
@@ -73,8 +77,8 @@ class Driver:
         self._node.run(f"rm -f {SOCKET}")
         env = {"RNBD_CSI_FAIL_AT": fail_at} if fail_at else {}
         self._job = self._node.start_job(
-            [PATH, "--endpoint", f"unix://{SOCKET}", "--name", NAME, "--node", "--node-id", NODE_ID, "--server",
-             "--server-name", SERVER, *self._place, "--addresses", self._t.server.address],
+            [*self._within, PATH, "--endpoint", f"unix://{SOCKET}", "--name", NAME, "--node", "--node-id", NODE_ID,
+             "--server", "--server-name", SERVER, *self._place, "--addresses", self._t.server.address],
             timeout=600, env=env)
         self._node.wait_for(SOCKET)
 
@@ -169,14 +173,14 @@ class Use:
                                      "target_path": target or self.target, "readonly": readonly,
                                      "volume_capability": self._use, "volume_context": self._context}
 
-    def stats(self) -> tuple[str, Request]:
+    def stats(self, path: str = "") -> tuple[str, Request]:
         """Ask how full it is."""
-        return "NodeGetVolumeStats", {"volume_id": self.id, "volume_path": self.target,
+        return "NodeGetVolumeStats", {"volume_id": self.id, "volume_path": path or self.target,
                                       "staging_target_path": self.staging}
 
-    def expand(self, mib: int) -> tuple[str, Request]:
+    def expand(self, mib: int, path: str = "") -> tuple[str, Request]:
         """Have the node use all of it."""
-        return "NodeExpandVolume", {"volume_id": self.id, "volume_path": self.target,
+        return "NodeExpandVolume", {"volume_id": self.id, "volume_path": path or self.target,
                                     "capacity_range": {"required_bytes": mib * MIB}}
 
     def unpublish(self, target: str = "") -> tuple[str, Request]:

@@ -35,6 +35,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The tunable that says how long requests of a device wait while its server is away.
 const HOLD: &str = "hold_io_ms";
 
+/// The disk of a volume that was to be mapped.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    /// Its device.
+    pub(crate) device: ClientDevice,
+    /// Whether it was not mapped before.
+    pub(crate) is_new: bool,
+}
+
 /// Maps the disks of volumes.
 #[derive(Debug)]
 pub(crate) struct Disks {
@@ -81,31 +90,29 @@ impl Disks {
     }
 
     /// Maps the disk of a volume, unless it is mapped. Blocks while a session is being connected.
-    pub(crate) fn map(
-        &self,
-        id: &VolumeId,
-        context: &Context,
-        access: Access,
-    ) -> Result<ClientDevice> {
+    pub(crate) fn map(&self, id: &VolumeId, context: &Context, access: Access) -> Result<Mapped> {
         let session = id.session(&self.node_id);
         let lock = self.lock_of(&session);
         let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let device = match self.find(id)? {
-            Some(device) => device,
-            None => self.map_new(id, session, context, access)?,
+        let (device, is_new) = match self.find(id)? {
+            Some(device) => (device, false),
+            None => (self.map_new(id, session, context, access)?, true),
         };
-        match device.access_mode == Some(access) {
-            true => self.hold(&device, context)?,
-            false => {
-                let have = device.access_mode.map_or("?", Access::as_str);
-                let why = format!(
-                    "it is staged with access mode {have}, not {}; unstage it first",
-                    access.as_str()
-                );
-                return Err(Status::new(Code::AlreadyExists, why));
-            }
+        if device.access_mode != Some(access) && !is_new {
+            let have = device.access_mode.map_or("?", Access::as_str);
+            let why = format!(
+                "it is staged with access mode {have}, not {}; unstage it first",
+                access.as_str()
+            );
+            return Err(Status::new(Code::AlreadyExists, why));
         }
-        Ok(device)
+        match self.hold(&device, context) {
+            Err(status) if is_new => {
+                self.unmap(id)?;
+                Err(status)
+            }
+            held => held.map(|()| Mapped { device, is_new }),
+        }
     }
 
     fn lock_of(&self, session: &str) -> Arc<Mutex<()>> {
@@ -246,7 +253,7 @@ mod tests {
         );
         // It is mapped: nothing has to be done.
         let mapped = disks.map(&id, &Context::default(), Access::Rw).unwrap();
-        assert_eq!(mapped.name, "rnbd3");
+        assert!(mapped.device.name == "rnbd3" && !mapped.is_new);
         let error = disks.map(&id, &Context::default(), Access::Ro).unwrap_err();
         assert_eq!(error.code, Code::AlreadyExists);
         let condition = disks.condition(&device).unwrap();

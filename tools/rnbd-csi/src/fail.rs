@@ -16,7 +16,6 @@ pub(crate) const POINTS: &[&str] = &[
     "unstage.unmapped",
     "publish.created",
     "publish.bound",
-    "publish.restricted",
     "unpublish.unmounted",
     "unpublish.removed",
     "expand.grown",

@@ -17,6 +17,8 @@ const EMPTY_BYTES: u64 = 1 << 20;
 const XFS_IN_PROGRESS: (u64, u8) = (126, 1);
 /// The exit code of `blkid` that has found nothing.
 const BLKID_NOTHING: i32 = 2;
+/// The exit code of `blkid` that has found what does not go together.
+const BLKID_SEVERAL: i32 = 8;
 /// The largest exit code of `e2fsck` after which the file system is whole.
 const E2FSCK_REPAIRED: i32 = 1;
 
@@ -60,6 +62,7 @@ fn probe(node: &Path) -> Result<Found> {
     match done.code {
         Some(0) => Ok(parse_blkid(&done.out)),
         Some(BLKID_NOTHING) => Ok(Found::Nothing),
+        Some(BLKID_SEVERAL) => Ok(Found::Other("signs of several file systems".to_owned())),
         _ => Err(done.failure()),
     }
 }
@@ -138,7 +141,7 @@ pub(crate) fn mount(
     all.extend(options.iter().map(String::as_str));
     let all = all.join(",");
     let (node, target) = (node.to_string_lossy(), target.to_string_lossy());
-    programs::run("mount", &["-t", kind, "-o", &all, &node, &target])?
+    programs::run("mount", &["-n", "-t", kind, "-o", &all, &node, &target])?
         .success()
         .map(|_| ())
 }
@@ -150,17 +153,6 @@ pub(crate) fn grow(node: &Path, kind: &str, target: &Path) -> Result {
         _ => programs::run("resize2fs", &[&node.to_string_lossy()])?,
     };
     done.success().map(|_| ())
-}
-
-/// The kind of the file system of a disk.
-pub(crate) fn kind_of(node: &Path) -> Result<String> {
-    match probe(node)? {
-        Found::FileSystem(kind) => Ok(kind),
-        Found::Nothing | Found::Other(_) => Err(Status::precondition(format!(
-            "{} has no file system",
-            node.display()
-        ))),
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! What is mounted where, and mounting.
 
 use std::fs;
-use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Component;
@@ -13,17 +12,18 @@ use std::path::PathBuf;
 use rustix::fs::major;
 use rustix::fs::minor;
 use rustix::io::Errno;
-use rustix::mount::mount_bind;
-use rustix::mount::mount_remount;
 use rustix::mount::unmount;
-use rustix::mount::MountFlags;
 use rustix::mount::UnmountFlags;
 
 use crate::grpc::Result;
 use crate::grpc::Status;
+use crate::programs;
 
 /// The most mounts on top of each other that are taken away.
 const MAX_LAYERS: usize = 16;
+/// What the devices of the module are called: its entry in `/proc/devices`, and the beginning of
+/// the names of their nodes.
+const DEVICES: &str = "rnbd";
 
 /// The numbers of a device, major and minor.
 pub(crate) type DeviceNumber = (u32, u32);
@@ -38,14 +38,49 @@ pub(crate) struct Mount {
     /// Where.
     pub(crate) target: PathBuf,
     options: Vec<String>,
-    /// Whether the file system itself takes no writes: the kernel makes it so after an error.
-    pub(crate) is_stopped: bool,
+    /// The kind of the file system.
+    pub(crate) kind: String,
+    /// Options of the file system, whichever mount it is seen by.
+    common: Vec<String>,
 }
 
 impl Mount {
     /// Whether nothing can be written by way of this mount.
     pub(crate) fn is_read_only(&self) -> bool {
         self.has("ro")
+    }
+
+    /// Whether the file system takes no writes although it was mounted to be written: the kernel
+    /// makes it so after an error. An older kernel's ext4 becomes read-only then.
+    pub(crate) fn is_stopped(&self) -> bool {
+        let has = |option: &str| self.common.iter().any(|have| have == option);
+        has("emergency_ro") || has("shutdown") || (has("ro") && !self.is_read_only())
+    }
+
+    /// The name of the node that is mounted, if it may be one: what a container has that uses a
+    /// volume as a block device.
+    fn node(&self) -> Option<String> {
+        if !matches!(self.kind.as_str(), "devtmpfs" | "tmpfs") {
+            return None;
+        }
+        let root = self.root.to_string_lossy();
+        // So the kernel shows a node that is gone from `/dev`.
+        let root = root.strip_suffix("//deleted").unwrap_or(&root);
+        root.rsplit('/').next().map(str::to_owned)
+    }
+
+    /// Whether it shows the device `name` of that number: its file system, or its node.
+    pub(crate) fn shows(&self, number: DeviceNumber, name: &str) -> bool {
+        self.device == number || self.node().is_some_and(|node| node == name)
+    }
+
+    /// Whether it is the file system, or the node, of any device of the module, whose number begins
+    /// with `major`.
+    fn is_of_module(&self, major: Option<u32>) -> bool {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+        let node = self.node();
+        let digits = node.as_deref().and_then(|node| node.strip_prefix(DEVICES));
+        Some(self.device.0) == major || digits.is_some_and(is_number)
     }
 
     fn has(&self, option: &str) -> bool {
@@ -55,16 +90,20 @@ impl Mount {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.split(' ').skip(2);
         let (major, minor) = words.next()?.split_once(':')?;
+        let device = (major.parse().ok()?, minor.parse().ok()?);
+        let (root, target) = (unescaped(words.next()?), unescaped(words.next()?));
+        let list = |text: &str| text.split(',').map(str::to_owned).collect();
+        let options = list(words.next()?);
+        // Behind optional fields come a hyphen, the kind, the source and options.
+        let mut words = words.skip_while(|word| *word != "-").skip(1);
+        let kind = words.next()?.to_owned();
         Some(Self {
-            device: (major.parse().ok()?, minor.parse().ok()?),
-            root: unescaped(words.next()?),
-            target: unescaped(words.next()?),
-            options: words.next()?.split(',').map(str::to_owned).collect(),
-            // Behind optional fields come a hyphen, the kind, the source and these options.
-            is_stopped: words
-                .skip_while(|word| *word != "-")
-                .nth(3)
-                .is_some_and(|options| options.split(',').any(|option| option == "ro")),
+            device,
+            root,
+            target,
+            options,
+            kind,
+            common: words.nth(1).map(list).unwrap_or_default(),
         })
     }
 }
@@ -118,8 +157,23 @@ pub(crate) fn resolved(name: &str, path: &str) -> Result<PathBuf> {
     };
     match parent.canonicalize() {
         Ok(parent) => Ok(parent.join(last)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(given.to_path_buf()),
-        Err(error) => Err(Status::io(parent.display(), error)),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT) => Ok(given.to_path_buf()),
+            Some(Errno::NAMETOOLONG | Errno::NOTDIR | Errno::LOOP) => wrong(&error.to_string()),
+            _ => Err(Status::io(parent.display(), error)),
+        },
+    }
+}
+
+/// A path of a request at which something is, or will be, mounted, as [`resolved`]. It must not be
+/// a link: what is mounted by way of a link is somewhere else, where it is not found again.
+pub(crate) fn target(name: &str, path: &str) -> Result<PathBuf> {
+    let target = resolved(name, path)?;
+    match fs::symlink_metadata(&target) {
+        Ok(found) if found.is_symlink() => Err(Status::invalid(format!(
+            "{name} {path:?} is a symbolic link, and nothing is mounted by way of one"
+        ))),
+        _ => Ok(target),
     }
 }
 
@@ -135,38 +189,41 @@ pub(crate) fn device_number(node: &Path) -> Result<DeviceNumber> {
     }
 }
 
-/// Mounts what is at `source` at `target`, too.
-pub(crate) fn bind(source: &Path, target: &Path) -> Result {
-    mount_bind(source, target)
-        .map_err(|error| Status::io(format!("mounting at {}", target.display()), error))
+/// Mounts what is at `source` at `target`, too. It appears read-only at once if it shall be: what
+/// other namespaces see of it, as the node of a driver in a container, keeps what it appears with.
+pub(crate) fn bind(source: &Path, target: &Path, read_only: bool) -> Result {
+    let (source, target) = (source.to_string_lossy(), target.to_string_lossy());
+    let kind: &[&str] = match read_only {
+        true => &["-n", "--bind", "-o", "ro"],
+        false => &["-n", "--bind"],
+    };
+    programs::run("mount", &[kind, &[&source, &target]].concat())?
+        .success()
+        .map(|_| ())
 }
 
-/// Lets nothing be written by way of the mount at `target`. Its other restrictions stay.
-pub(crate) fn make_read_only(mount: &Mount) -> Result {
-    let mut flags = MountFlags::BIND | MountFlags::RDONLY;
-    for (option, flag) in [
-        ("nosuid", MountFlags::NOSUID),
-        ("nodev", MountFlags::NODEV),
-        ("noexec", MountFlags::NOEXEC),
-        ("noatime", MountFlags::NOATIME),
-        ("nodiratime", MountFlags::NODIRATIME),
-        ("relatime", MountFlags::RELATIME),
-    ] {
-        if mount.has(option) {
-            flags |= flag;
-        }
-    }
-    mount_remount(&mount.target, flags, "").map_err(|error| {
-        let what = format!("making {} read-only", mount.target.display());
-        Status::io(what, error)
-    })
+/// The number with which those of all devices of the module begin, in the text of `/proc/devices`.
+fn major_of_module(text: &str) -> Option<u32> {
+    let block = text.lines().skip_while(|line| *line != "Block devices:");
+    block
+        .filter_map(|line| line.trim().split_once(' '))
+        .find(|(_, name)| *name == DEVICES)
+        .and_then(|(number, _)| number.parse().ok())
 }
 
-/// Unmounts all that is at `target`; nothing may be there. What is in use stays.
-pub(crate) fn unmount_all(target: &Path) -> Result {
+/// Unmounts the volumes that are at `target`; nothing may be there. What is in use stays.
+///
+/// What is no volume stays, too: a call with a wrong path costs the machine none of its file
+/// systems.
+pub(crate) fn unmount_volumes(target: &Path) -> Result {
+    let devices =
+        fs::read_to_string("/proc/devices").map_err(|error| Status::io("/proc/devices", error))?;
+    let major = major_of_module(&devices);
     for _ in 0..MAX_LAYERS {
-        if at(target)?.is_none() {
-            return Ok(());
+        match at(target)? {
+            None => return Ok(()),
+            Some(mount) if mount.is_of_module(major) => (),
+            Some(_) => return Err(something_else(target)),
         }
         match unmount(target, UnmountFlags::NOFOLLOW) {
             // Somebody else has unmounted it.
@@ -191,6 +248,14 @@ pub(crate) fn unmount_all(target: &Path) -> Result {
     )))
 }
 
+/// The failure of a call at whose path there is something that is none of its volume.
+pub(crate) fn something_else(target: &Path) -> Status {
+    Status::precondition(format!(
+        "something else is mounted at {}; unmount it",
+        target.display()
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,13 +269,75 @@ mod tests {
         assert_eq!(mount.device, (252, 16));
         assert_eq!(mount.root, Path::new("/sub dir"));
         assert_eq!(mount.target, Path::new("/var/lib/a\\b"));
-        assert!(!mount.is_read_only() && mount.has("nosuid") && !mount.is_stopped);
+        assert!(!mount.is_read_only() && mount.has("nosuid") && !mount.is_stopped());
+        assert_eq!(mount.kind, "ext4");
         let line = line.replace("/dev/rnbd0 rw", "/dev/rnbd0 ro");
-        assert!(Mount::parse(&line).is_some_and(|mount| mount.is_stopped));
-        for bad in ["", "1 2 3 4", "1 2 x:y / / ro", "1 2 8:1 /"] {
+        assert!(Mount::parse(&line).is_some_and(|mount| mount.is_stopped()));
+        let emergency = line.replace("ro,errors", "rw,emergency_ro,errors");
+        assert!(Mount::parse(&emergency).is_some_and(|mount| mount.is_stopped()));
+        // It was mounted so.
+        let line = line.replace(" rw,nosuid", " ro,nosuid");
+        assert!(Mount::parse(&line).is_some_and(|mount| !mount.is_stopped()));
+        for bad in [
+            "",
+            "1 2 3 4",
+            "1 2 x:y / / ro",
+            "1 2 8:1 /",
+            "1 2 8:1 / / rw shared:1",
+        ] {
             assert_eq!(Mount::parse(bad), None, "{bad:?}");
         }
         assert!(!all().unwrap().is_empty());
+    }
+
+    #[test]
+    fn volumes_are_told_from_other_mounts() {
+        let mount = |device: &str, root: &str| {
+            let kind = if device == "0:6" { "devtmpfs" } else { "ext4" };
+            let line = format!("1 2 {device} {root} /target rw - {kind} /dev/x rw");
+            Mount::parse(&line).unwrap()
+        };
+        let devices = "Character devices:\n 7 rnbd\n\nBlock devices:\n  8 sd\n251 rnbd\n";
+        let major = major_of_module(devices);
+        assert_eq!(major, Some(251));
+        assert_eq!(major_of_module("Block devices:\n  8 sd\n"), None);
+        assert!(mount("251:16", "/").is_of_module(major));
+        for root in ["/rnbd0", "/rnbd12//deleted", "/sub/rnbd0"] {
+            assert!(mount("0:6", root).is_of_module(major), "{root}");
+        }
+        for root in ["/", "/sda", "/rnbd", "/rnbd-data", "/rnbd0/x"] {
+            assert!(!mount("0:6", root).is_of_module(major), "{root}");
+            assert!(!mount("8:1", root).is_of_module(None), "{root}");
+        }
+        // A folder of that name on a disk of the machine.
+        assert!(!mount("8:1", "/srv/rnbd0").is_of_module(major));
+        assert!(mount("0:6", "/rnbd1").shows((251, 16), "rnbd1"));
+        assert!(mount("251:16", "/").shows((251, 16), "rnbd1"));
+        assert!(!mount("251:32", "/").shows((251, 16), "rnbd1"));
+        assert!(!mount("0:6", "/rnbd11").shows((251, 16), "rnbd1"));
+    }
+
+    #[test]
+    fn what_is_no_volume_stays_mounted() {
+        // All machines have one there; it would be in use, too, but that is not what is said.
+        let error = unmount_volumes(Path::new("/proc")).unwrap_err();
+        assert_eq!(error.code, Code::FailedPrecondition);
+        assert!(error.message.contains("something else"), "{error:?}");
+    }
+
+    #[test]
+    fn nothing_is_mounted_by_way_of_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink("/etc", &link).unwrap();
+        let error = target("x", &link.to_string_lossy()).unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument);
+        assert!(error.message.contains("symbolic link"), "{error:?}");
+        let broken = folder.path().join("broken");
+        std::os::unix::fs::symlink("/no/such/file", &broken).unwrap();
+        assert!(target("x", &broken.to_string_lossy()).is_err());
+        let inside = folder.path().join("inside");
+        assert!(target("x", &inside.to_string_lossy()).is_ok());
     }
 
     #[test]
@@ -224,7 +351,11 @@ mod tests {
         assert_eq!(resolved("x", &text).unwrap(), real.join("target"));
         let missing = resolved("x", "/no/such/folder/target").unwrap();
         assert_eq!(missing, Path::new("/no/such/folder/target"));
-        for bad in ["", "relative/path", "/", "/a/../b", "/a\0b"] {
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let below = format!("{}/a/b", file.display());
+        let long = format!("/{}/b", "a".repeat(300));
+        for bad in ["", "relative/path", "/", "/a/../b", "/a\0b", &below, &long] {
             let error = resolved("x", bad).unwrap_err();
             assert_eq!(error.code, Code::InvalidArgument, "{bad:?}");
         }

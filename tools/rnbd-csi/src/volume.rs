@@ -2,6 +2,8 @@
 
 //! What volumes are called, and what orchestrators keep about them.
 
+use std::fmt;
+
 use rnbdctl::output;
 use rnbdctl::server_name::DiskName;
 use rnbdctl::server_name::ServerName;
@@ -43,16 +45,25 @@ impl VolumeId {
             return Err("it has white space or control characters".to_owned());
         }
         let name = DiskName::parse(text)?;
-        if name.disk.split('/').any(|part| part == "..") {
+        let parts = name.disk.split('/');
+        let parts: Vec<&str> = parts.filter(|part| !matches!(*part, "" | ".")).collect();
+        if parts.contains(&"..") {
             return Err("it has \"..\", which no server allows".to_owned());
         }
         match name.server {
+            _ if parts.is_empty() => Err("it names no disk: write SERVER:DISK".to_owned()),
             Some(server) => Ok(Self {
                 server,
-                disk: name.disk,
+                // So a disk has one path, however it is written.
+                disk: parts.join("/"),
             }),
             None => Err("it names no server: write SERVER:DISK".to_owned()),
         }
+    }
+
+    /// What calls for the volume of that id have in common; the text itself if it is no id.
+    pub(crate) fn key(text: &str) -> String {
+        Self::parse(text).map_or_else(|_| text.to_owned(), |id| id.to_string())
     }
 
     /// The volume of a request, whose id must make sense.
@@ -85,6 +96,12 @@ impl VolumeId {
         let server = self.server();
         let number = number(&format!("{node_id}\n{server}"));
         format!("csi-{}-{}-{number:08x}", part(node_id), part(&server))
+    }
+}
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.server.host, self.disk)
     }
 }
 
@@ -207,11 +224,19 @@ mod tests {
             "s:a\n",
             "s:../a",
             "s:a/../b",
+            "s:/",
+            "s:.//",
         ] {
             assert!(VolumeId::parse(bad).is_err(), "{bad:?}");
             assert_eq!(VolumeId::of_request(bad).unwrap_err().code, Code::NotFound);
         }
         assert!(VolumeId::parse(&format!("s:{}", "x".repeat(300))).is_err());
+        // Two calls for a disk are calls for one volume, however they write its id.
+        for same in ["S:vg0/www", "s:/vg0//www", "s:./vg0/www/"] {
+            assert_eq!(VolumeId::key(same), "s:vg0/www");
+            assert_eq!(VolumeId::parse(same), VolumeId::parse("s:vg0/www"));
+        }
+        assert_eq!(VolumeId::key("no id"), "no id");
         assert_eq!(
             VolumeId::of_request("").unwrap_err().code,
             Code::InvalidArgument

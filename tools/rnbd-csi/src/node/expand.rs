@@ -38,7 +38,7 @@ impl Node {
         let id = VolumeId::of_request(&request.volume_id)?;
         let range = range::parse(request.capacity_range.as_ref())?;
         let path = mounts::resolved("volume_path", &request.volume_path)?;
-        let _turn = self.busy.turn(&request.volume_id)?;
+        let _turn = self.busy.turn(&id.to_string())?;
         let device = self.disks.need(&id, &request.volume_id)?;
         if !path.exists() {
             return Err(Status::not_found(format!("{path:?} is not there")));
@@ -50,10 +50,19 @@ impl Node {
         }
         let node = self.disks.node(&device);
         let number = mounts::device_number(&node)?;
-        let mount = mounts::at(&path)?.filter(|mount| mount.device == number);
-        if mount.is_some() {
-            let kind = filesystem::kind_of(&node)?;
-            filesystem::grow(&node, &kind, &path)?;
+        let mut mounts = mounts::all()?;
+        mounts.retain(|mount| mount.device == number);
+        if !mounts.is_empty() {
+            if !mounts.iter().any(|mount| mount.target == path) {
+                let why = format!("volume {} is not at {path:?}", request.volume_id);
+                return Err(Status::not_found(why));
+            }
+            // The volume may be published read-only there.
+            let mount = mounts.iter().find(|mount| !mount.is_read_only());
+            let mount = mount.ok_or_else(|| {
+                Status::precondition("the file system is mounted read-only, and cannot grow")
+            })?;
+            filesystem::grow(&node, &mount.kind, &mount.target)?;
             fail::point("expand.grown");
         }
         Ok(NodeExpandVolumeResponse {

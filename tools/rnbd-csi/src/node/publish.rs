@@ -3,12 +3,12 @@
 //! Publishing: a container gets the folder or the device of a staged volume, at a path of its own.
 
 use std::fs;
+use std::fs::FileType;
 use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
 
 use rnbdctl::model::AccessMode as Access;
-use rnbdctl::model::ClientDevice;
 
 use super::Node;
 use crate::capability::Form;
@@ -31,6 +31,8 @@ struct Publication<'a> {
     source: &'a Path,
     target: &'a Path,
     device: DeviceNumber,
+    /// The device's name.
+    name: &'a str,
     read_only: bool,
 }
 
@@ -38,10 +40,12 @@ impl Node {
     /// Publishes a staged volume. What is published already is left as it is.
     pub(crate) fn publish(&self, request: &NodePublishVolumeRequest) -> Result<Empty> {
         let id = VolumeId::of_request(&request.volume_id)?;
-        let target = mounts::resolved("target_path", &request.target_path)?;
-        let staging = mounts::resolved("staging_target_path", &request.staging_target_path)?;
+        let target = mounts::target("target_path", &request.target_path)?;
+        let staging = mounts::target("staging_target_path", &request.staging_target_path)?;
         let wanted = Wanted::of_request(request.volume_capability.as_ref())?;
-        let _turn = self.busy.turn(&request.volume_id)?;
+        let _turn = self.busy.turn(&id.to_string())?;
+        // Two volumes must not be mounted at one place, on top of each other.
+        let _place = self.busy.turn(&target.to_string_lossy())?;
         let not_staged = || {
             let why = format!("volume {} is not staged on this node", request.volume_id);
             Status::precondition(why)
@@ -60,10 +64,11 @@ impl Node {
             },
             target: &target,
             device,
+            name: &found.name,
             read_only: request.readonly || wanted.access == Access::Ro,
         };
         if wanted.is_single {
-            publication.check_single(&found)?;
+            publication.check_single()?;
         }
         match wanted.form {
             Form::Block => publication.block(request.readonly, wanted.access)?,
@@ -79,9 +84,10 @@ impl Node {
     /// Undoes what publishing did, as far as it was done.
     pub(crate) fn unpublish(&self, request: &NodeUnpublishVolumeRequest) -> Result<Empty> {
         needed("volume_id", &request.volume_id)?;
-        let target = mounts::resolved("target_path", &request.target_path)?;
-        let _turn = self.busy.turn(&request.volume_id)?;
-        mounts::unmount_all(&target)?;
+        let target = mounts::target("target_path", &request.target_path)?;
+        let _turn = self.busy.turn(&VolumeId::key(&request.volume_id))?;
+        let _place = self.busy.turn(&target.to_string_lossy())?;
+        mounts::unmount_volumes(&target)?;
         fail::point("unpublish.unmounted");
         remove(&target)?;
         fail::point("unpublish.removed");
@@ -94,39 +100,32 @@ impl Publication<'_> {
     fn folder(&self, staged: &Mount) -> Result {
         if let Some(mount) = mounts::at(self.target)? {
             if mount.device != self.device {
-                return Err(self.something_else());
+                return Err(mounts::something_else(self.target));
             }
-            if mount.is_read_only() && !self.read_only && !staged.is_read_only() {
-                let why = format!("{} is published read-only", self.target.display());
-                return Err(Status::new(Code::AlreadyExists, why));
-            }
-            return self.restrict(&mount);
+            let read_only = self.read_only || staged.is_read_only();
+            return match mount.is_read_only() == read_only {
+                true => Ok(()),
+                false => Err(self.other_way(mount.is_read_only())),
+            };
         }
-        match fs::create_dir(self.target) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(Status::io(self.target.display(), error));
-            }
-            _ => fail::point("publish.created"),
-        }
-        mounts::bind(self.source, self.target)?;
+        made(fs::create_dir(self.target), self.target, FileType::is_dir)?;
+        fail::point("publish.created");
+        mounts::bind(self.source, self.target, self.read_only)?;
         fail::point("publish.bound");
-        match mounts::at(self.target)? {
-            Some(mount) => self.restrict(&mount)?,
-            None => {
-                let why = format!("{} was unmounted meanwhile", self.target.display());
-                return Err(Status::new(Code::Aborted, why));
-            }
-        }
-        fail::point("publish.restricted");
         Ok(())
     }
 
-    /// Makes the mount read-only if it shall be and is not yet.
-    fn restrict(&self, mount: &Mount) -> Result {
-        match self.read_only && !mount.is_read_only() {
-            true => mounts::make_read_only(mount),
-            false => Ok(()),
-        }
+    fn other_way(&self, is_read_only: bool) -> Status {
+        let how = if is_read_only {
+            "read-only"
+        } else {
+            "to be written"
+        };
+        let why = format!(
+            "the volume is published {how} at {}; unpublish it there first",
+            self.target.display()
+        );
+        Status::new(Code::AlreadyExists, why)
     }
 
     /// A device. That nothing can be written is up to the device, not to the mount.
@@ -137,47 +136,64 @@ impl Publication<'_> {
                  SINGLE_NODE_READER_ONLY or MULTI_NODE_READER_ONLY",
             ));
         }
+        let is_file_system = |mount: &Mount| mount.device == self.device;
+        if let Some(mount) = mounts::all()?.iter().find(|mount| is_file_system(mount)) {
+            return Err(Status::precondition(format!(
+                "the volume is staged as a file system at {}, and cannot be a block device, too",
+                mount.target.display()
+            )));
+        }
         if mounts::at(self.target)?.is_some() {
             return match mounts::device_number(self.target) {
                 Ok(number) if number == self.device => Ok(()),
-                _ => Err(self.something_else()),
+                _ => Err(mounts::something_else(self.target)),
             };
         }
-        OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(self.target)
-            .map_err(|error| Status::io(self.target.display(), error))?;
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).open(self.target);
+        made(file, self.target, FileType::is_file)?;
         fail::point("publish.created");
-        mounts::bind(self.source, self.target)?;
+        mounts::bind(self.source, self.target, false)?;
         fail::point("publish.bound");
         Ok(())
     }
 
-    fn something_else(&self) -> Status {
-        Status::precondition(format!(
-            "something else is mounted at {}; unmount it",
-            self.target.display()
-        ))
-    }
-
     /// An error if another container has the volume.
-    fn check_single(&self, device: &ClientDevice) -> Result {
-        let root = Path::new("/").join(&device.name);
-        let is_of_volume = |mount: &Mount| mount.device == self.device || mount.root == root;
-        let is_other = |mount: &Mount| mount.target != self.source && mount.target != self.target;
-        let mounts = mounts::all()?;
-        let mut others = mounts
-            .iter()
-            .filter(|mount| is_of_volume(mount) && is_other(mount));
-        match others.next() {
+    ///
+    /// Where it is published already, the orchestrator may have mounted it at places of its own:
+    /// as the device, or as folders of it.
+    fn check_single(&self) -> Result {
+        let mut mounts = mounts::all()?;
+        mounts.retain(|mount| mount.shows(self.device, self.name));
+        if mounts.iter().any(|mount| mount.target == self.target) {
+            return Ok(());
+        }
+        match mounts.iter().find(|mount| mount.target != self.source) {
             None => Ok(()),
             Some(other) => Err(Status::precondition(format!(
                 "the volume is for one container, and is published at {}",
                 other.target.display()
             ))),
         }
+    }
+}
+
+/// An error unless something was made at `target`, or is there from the call before, and is what is
+/// needed: neither a link nor anything else is mounted at, or written to.
+fn made<T>(made: io::Result<T>, target: &Path, is_good: fn(&FileType) -> bool) -> Result {
+    let what = |error: io::Error| Status::io(target.display(), error);
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(target).map_err(what)?;
+            match is_good(&found.file_type()) {
+                true => Ok(()),
+                false => Err(Status::precondition(format!(
+                    "there is something else at {}; remove it",
+                    target.display()
+                ))),
+            }
+        }
+        made => made.map(|_| ()).map_err(what),
     }
 }
 
@@ -198,6 +214,31 @@ fn remove(target: &Path) -> Result {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_folders_and_files_are_mounted_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("target");
+        let make = || made(fs::create_dir(&path), &path, FileType::is_dir);
+        // Made, and there from the call before.
+        assert_eq!((make(), make()), (Ok(()), Ok(())));
+        fs::remove_dir(&path).unwrap();
+        std::os::unix::fs::symlink("/etc", &path).unwrap();
+        let open = || {
+            let mut options = OpenOptions::new();
+            options.write(true).create_new(true).open(&path)
+        };
+        for error in [
+            make().unwrap_err(),
+            made(open(), &path, FileType::is_file).unwrap_err(),
+        ] {
+            assert_eq!(error.code, Code::FailedPrecondition);
+        }
+        fs::remove_file(&path).unwrap();
+        assert_eq!(made(open(), &path, FileType::is_file), Ok(()));
+        assert_eq!(made(open(), &path, FileType::is_file), Ok(()));
+        assert!(make().is_err());
+    }
 
     #[test]
     fn only_what_is_empty_is_removed() {

@@ -5,12 +5,14 @@
 use std::path::Path;
 
 use rnbdctl::model::AccessMode as Access;
+use rnbdctl::model::ClientDevice;
 
 use super::Node;
 use crate::capability::Form;
 use crate::capability::Wanted;
 use crate::fail;
 use crate::filesystem;
+use crate::grpc::Code;
 use crate::grpc::Result;
 use crate::grpc::Status;
 use crate::messages::Empty;
@@ -18,58 +20,119 @@ use crate::messages::NodeStageVolumeRequest;
 use crate::messages::NodeUnstageVolumeRequest;
 use crate::mounts;
 use crate::mounts::DeviceNumber;
+use crate::mounts::Mount;
 use crate::volume::Context;
 use crate::volume::VolumeId;
 
 impl Node {
-    /// Stages a volume. What is staged already is left as it is.
+    /// Stages a volume. What is staged already is left as it is. A call that fails leaves no disk
+    /// mapped that it has mapped: the orchestrator may never undo what was never done.
     pub(crate) fn stage(&self, request: &NodeStageVolumeRequest) -> Result<Empty> {
         let id = VolumeId::of_request(&request.volume_id)?;
-        let target = mounts::resolved("staging_target_path", &request.staging_target_path)?;
+        let target = mounts::target("staging_target_path", &request.staging_target_path)?;
         let wanted = Wanted::of_request(request.volume_capability.as_ref())?;
         let context = Context::parse(&request.volume_context)?;
-        let _turn = self.busy.turn(&request.volume_id)?;
-        let device = self.disks.map(&id, &context, wanted.access)?;
+        let _turn = self.busy.turn(&id.to_string())?;
+        let _place = self.busy.turn(&target.to_string_lossy())?;
+        let mapped = self.disks.map(&id, &context, wanted.access)?;
         fail::point("stage.mapped");
-        let Form::Mount { kind, options } = wanted.form else {
-            return Ok(Empty {});
+        let staged = self.stage_mapped(&mapped.device, &wanted, &target);
+        if staged.is_err() && mapped.is_new {
+            if let Err(status) = self.disks.unmap(&id) {
+                eprintln!("rnbd-csi: {} stays mapped: {}", id, status.message);
+            }
+        }
+        staged.map(|()| Empty {})
+    }
+
+    /// Stages a volume whose disk is mapped.
+    fn stage_mapped(&self, device: &ClientDevice, wanted: &Wanted, target: &Path) -> Result {
+        let node = self.disks.node(device);
+        let number = mounts::device_number(&node)?;
+        let mounts = mounts::all()?;
+        let shown = mounts
+            .iter()
+            .find(|mount| mount.shows(number, &device.name));
+        let Form::Mount { kind, options } = &wanted.form else {
+            return match shown.filter(|mount| mount.device == number) {
+                None => Ok(()),
+                Some(mount) => Err(staged_otherwise(mount)),
+            };
         };
-        let node = self.disks.node(&device);
-        if is_mounted(&target, mounts::device_number(&node)?)? {
-            return Ok(Empty {});
+        if is_mounted(target, number, kind)? {
+            return Ok(());
+        }
+        if let Some(mount) = shown {
+            return Err(staged_otherwise(mount));
         }
         let read_only = wanted.access == Access::Ro;
-        filesystem::prepare(&node, &kind, read_only)?;
+        filesystem::prepare(&node, kind, read_only)?;
         fail::point("stage.formatted");
-        filesystem::mount(&node, &kind, &options, read_only, &target)?;
+        filesystem::mount(&node, kind, options, read_only, target)?;
         fail::point("stage.mounted");
-        Ok(Empty {})
+        Ok(())
     }
 
     /// Undoes what staging did, as far as it was done.
     pub(crate) fn unstage(&self, request: &NodeUnstageVolumeRequest) -> Result<Empty> {
         crate::volume::needed("volume_id", &request.volume_id)?;
-        let target = mounts::resolved("staging_target_path", &request.staging_target_path)?;
-        let _turn = self.busy.turn(&request.volume_id)?;
-        mounts::unmount_all(&target)?;
+        let target = mounts::target("staging_target_path", &request.staging_target_path)?;
+        let _turn = self.busy.turn(&VolumeId::key(&request.volume_id))?;
+        let _place = self.busy.turn(&target.to_string_lossy())?;
+        mounts::unmount_volumes(&target)?;
         fail::point("unstage.unmounted");
         // What is no id of ours was never mapped.
         if let Ok(id) = VolumeId::parse(&request.volume_id) {
+            self.check_unused(&id)?;
             self.disks.unmap(&id)?;
         }
         fail::point("unstage.unmapped");
         Ok(Empty {})
     }
+
+    /// An error if a container has the volume still. Of one that has it as a block device, and has
+    /// not opened it, the kernel would not know.
+    fn check_unused(&self, id: &VolumeId) -> Result {
+        let Some(device) = self.disks.find(id)? else {
+            return Ok(());
+        };
+        // A node that is not there, or not yet, is not mounted either.
+        let Ok(number) = mounts::device_number(&self.disks.node(&device)) else {
+            return Ok(());
+        };
+        let mounts = mounts::all()?;
+        match mounts
+            .iter()
+            .find(|mount| mount.shows(number, &device.name))
+        {
+            None => Ok(()),
+            Some(mount) => Err(Status::precondition(format!(
+                "the volume is still published at {}; unpublish it first",
+                mount.target.display()
+            ))),
+        }
+    }
 }
 
-/// Whether the device is mounted there; an error if another one is.
-fn is_mounted(target: &Path, device: DeviceNumber) -> Result<bool> {
+/// Whether that file system of the device is mounted there; an error if another one is.
+fn is_mounted(target: &Path, device: DeviceNumber, kind: &str) -> Result<bool> {
     match mounts::at(target)? {
         None => Ok(false),
-        Some(mount) if mount.device == device => Ok(true),
-        Some(_) => Err(Status::precondition(format!(
-            "another file system is mounted at {}; unmount it",
-            target.display()
-        ))),
+        Some(mount) if mount.device != device => Err(mounts::something_else(target)),
+        Some(mount) if mount.kind == kind => Ok(true),
+        Some(mount) => Err(staged_otherwise(&mount)),
     }
+}
+
+/// The failure of a call for a volume that is staged at another place, or in another way.
+fn staged_otherwise(mount: &Mount) -> Status {
+    let why = format!(
+        "the volume is in use at {}, {}; unpublish and unstage it first",
+        mount.target.display(),
+        match mount.kind.as_str() {
+            "devtmpfs" | "tmpfs" => "as a block device",
+            kind => kind,
+        }
+    );
+    Status::new(Code::AlreadyExists, why)
 }

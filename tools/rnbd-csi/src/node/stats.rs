@@ -5,7 +5,6 @@
 use std::fs;
 use std::path::Path;
 
-use rnbdctl::model::AccessMode as Access;
 use rustix::fs::statvfs;
 
 use super::bytes;
@@ -18,6 +17,7 @@ use crate::messages::NodeGetVolumeStatsResponse;
 use crate::messages::VolumeCondition;
 use crate::messages::VolumeUsage;
 use crate::mounts;
+use crate::mounts::Mount;
 use crate::volume::needed;
 use crate::volume::VolumeId;
 
@@ -35,10 +35,10 @@ impl Node {
         let number = mounts::device_number(&self.disks.node(&device))?;
         let usage = match mounts::at(&path)? {
             Some(mount) if mount.device == number => {
-                if mount.is_stopped && device.access_mode != Some(Access::Ro) {
+                if let Some(message) = stopped(&path, number)? {
                     condition = VolumeCondition {
                         abnormal: true,
-                        message: "its file system has become read-only after an error".to_owned(),
+                        message,
                     };
                 }
                 of_file_system(&path)?
@@ -72,6 +72,20 @@ fn is_at(path: &Path, number: mounts::DeviceNumber) -> Result<bool> {
         Ok(_) => Ok(mounts::device_number(path).is_ok_and(|found| found == number)),
         Err(_) => Ok(false),
     }
+}
+
+/// Why the file system of a device, which is mounted at a path, does not work any more.
+fn stopped(path: &Path, number: mounts::DeviceNumber) -> Result<Option<String>> {
+    // Of a place that was published read-only it could not be told.
+    let is_stopped = |mount: &Mount| mount.device == number && mount.is_stopped();
+    if mounts::all()?.iter().any(is_stopped) {
+        let why = "its file system takes no writes any more after an error; see the kernel's log";
+        return Ok(Some(why.to_owned()));
+    }
+    // An XFS that has shut down says so of all of its files.
+    Ok(fs::metadata(path)
+        .err()
+        .map(|error| format!("its file system cannot be read: {error}")))
 }
 
 fn of_file_system(path: &Path) -> Result<Vec<VolumeUsage>> {
