@@ -156,6 +156,7 @@ pub(crate) fn resolved(name: &str, path: &str) -> Result<PathBuf> {
         return wrong("is no path that can be mounted at");
     };
     match parent.canonicalize() {
+        Ok(parent) if parent.is_file() => wrong("is below a file"),
         Ok(parent) => Ok(parent.join(last)),
         Err(error) => match Errno::from_io_error(&error) {
             Some(Errno::NOENT) => Ok(given.to_path_buf()),
@@ -353,9 +354,19 @@ mod tests {
         assert_eq!(missing, Path::new("/no/such/folder/target"));
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
-        let below = format!("{}/a/b", file.display());
+        let in_file = format!("{}/a", file.display());
+        let below = format!("{in_file}/b");
         let long = format!("/{}/b", "a".repeat(300));
-        for bad in ["", "relative/path", "/", "/a/../b", "/a\0b", &below, &long] {
+        for bad in [
+            "",
+            "relative/path",
+            "/",
+            "/a/../b",
+            "/a\0b",
+            &in_file,
+            &below,
+            &long,
+        ] {
             let error = resolved("x", bad).unwrap_err();
             assert_eq!(error.code, Code::InvalidArgument, "{bad:?}");
         }
