@@ -19,6 +19,8 @@ use crate::grpc::Result;
 use crate::grpc::Status;
 use crate::programs;
 
+/// The most bytes of a name in a folder (`NAME_MAX`).
+const MAX_NAME: usize = 255;
 /// The most mounts on top of each other that are taken away.
 const MAX_LAYERS: usize = 16;
 /// What the devices of the module are called: its entry in `/proc/devices`, and the beginning of
@@ -155,6 +157,9 @@ pub(crate) fn resolved(name: &str, path: &str) -> Result<PathBuf> {
     let (Some(parent), Some(last)) = (given.parent(), given.file_name()) else {
         return wrong("is no path that can be mounted at");
     };
+    if last.len() > MAX_NAME {
+        return wrong("has a name that is too long");
+    }
     match parent.canonicalize() {
         Ok(parent) if parent.is_file() => wrong("is below a file"),
         Ok(parent) => Ok(parent.join(last)),
@@ -357,6 +362,7 @@ mod tests {
         let in_file = format!("{}/a", file.display());
         let below = format!("{in_file}/b");
         let long = format!("/{}/b", "a".repeat(300));
+        let long_name = format!("/{}", "a".repeat(256));
         for bad in [
             "",
             "relative/path",
@@ -366,6 +372,7 @@ mod tests {
             &in_file,
             &below,
             &long,
+            &long_name,
         ] {
             let error = resolved("x", bad).unwrap_err();
             assert_eq!(error.code, Code::InvalidArgument, "{bad:?}");
