@@ -40,7 +40,6 @@ pub(crate) struct Lvm {
 struct Rows {
     lv: Vec<LogicalVolume>,
     vg: Vec<Group>,
-    seg: Vec<Segment>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -52,17 +51,15 @@ struct Report {
 struct LogicalVolume {
     lv_name: String,
     lv_size: String,
+    /// Where its extents are, if that was asked: there is a row for each of its segments then.
+    #[serde(default)]
+    seg_pe_ranges: String,
 }
 
 #[derive(Debug, Deserialize)]
 struct Group {
     vg_extent_size: String,
     vg_free: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct Segment {
-    seg_pe_ranges: String,
 }
 
 impl Lvm {
@@ -208,7 +205,8 @@ impl Store for Lvm {
         let growth = format!("{}{GROWTH}", stored.name);
         self.make(&growth, ["-l", &extents])?;
         self.zero(&growth)?;
-        let segments = report("lvs", "seg_pe_ranges", &[&self.full(&growth)])?.seg;
+        let fields = "lv_name,lv_size,seg_pe_ranges";
+        let segments = report("lvs", fields, &[&self.full(&growth)])?.lv;
         let ranges: Vec<&str> = segments
             .iter()
             .flat_map(|segment| segment.seg_pe_ranges.split_whitespace())
@@ -275,8 +273,10 @@ mod tests {
         assert_eq!(number(&rows.lv[0].lv_size), Ok(1 << 30));
         let text = r#"{"report": [{"vg": [{"vg_extent_size": "4194304", "vg_free": "0"}]}]}"#;
         assert_eq!(parse(text).unwrap().vg[0].vg_free, "0");
-        let text = r#"{"report": [{"seg": [{"seg_pe_ranges": "/dev/a:0-9 /dev/b:3-4"}]}]}"#;
-        assert_eq!(parse(text).unwrap().seg.len(), 1);
+        let text = r#"{"report": [{"lv": [
+            {"lv_name": "a", "lv_size": "1", "seg_pe_ranges": "/dev/a:0-9 /dev/b:3-4"}]}]}"#;
+        let rows = parse(text).unwrap();
+        assert_eq!(rows.lv[0].seg_pe_ranges, "/dev/a:0-9 /dev/b:3-4");
         assert!(parse("{}").is_err() && parse("{\"report\": []}").is_err());
         assert!(number("1.5g").is_err());
     }
