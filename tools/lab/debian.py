@@ -51,6 +51,7 @@ CROSS_PACKAGES = {"arm64": (
 CROSS_LIBRARIES = ("libstd-rust-dev",)
 GUEST_PACKAGES = (
     "python3", "fio", "rdma-core", "ibverbs-providers", "ibverbs-utils", "perftest", "iproute2", "ethtool",
+    "lvm2",
     "nvme-cli", "xfsprogs", "e2fsprogs", "util-linux", "util-linux-extra", "kmod", "udev", "procps", "busybox-static",
 )  # fmt: skip
 
