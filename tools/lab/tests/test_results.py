@@ -197,7 +197,7 @@ class Parts(unittest.TestCase):
 
     def test_all(self) -> None:
         others = test_command.others()
-        self.assertEqual(len(self.stages()), 11 + len(others))
+        self.assertEqual(len(self.stages()), 12 + len(others))
         self.assertEqual(sum("--resume" in stage for stage in self.stages()), 4 + len(others))
         self.assertFalse(any("--resume" in stage for stage in self.stages(long=False)))
 
