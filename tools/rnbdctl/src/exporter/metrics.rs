@@ -106,7 +106,11 @@ impl Writer<'_> {
         }
         let mut metric = self.0.encode_descriptor(name, help, None, kind)?;
         for (labels, value) in values {
-            write(&mut metric.encode_family(&labels)?, value)?;
+            match labels.is_empty() {
+                // With no labels the library writes empty braces.
+                true => write(&mut metric, value)?,
+                false => write(&mut metric.encode_family(&labels)?, value)?,
+            }
         }
         Ok(())
     }

@@ -187,8 +187,11 @@ impl Served {
     }
 }
 
-/// The counts of clients: the end of the metric's name, its meaning, and its value.
-const USES: [(&str, &str, fn(&ClientUse) -> Option<u64>); 4] = [
+/// A count of clients: the end of its metric's name, its meaning, and its value.
+type Use = (&'static str, &'static str, fn(&ClientUse) -> Option<u64>);
+
+/// The counts of clients.
+const USES: [Use; 4] = [
     ("sessions", "Sessions", |has| has.sessions),
     ("paths", "Paths", |has| has.paths),
     ("connections", "Connections", |has| has.connections),
