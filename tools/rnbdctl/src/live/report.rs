@@ -11,6 +11,7 @@ use super::Rates;
 use crate::model::JSON_VERSION;
 use crate::output::bytes;
 use crate::output::nanoseconds;
+use crate::output::short;
 use crate::output::Cell;
 use crate::output::Column;
 use crate::output::Report;
@@ -82,7 +83,7 @@ pub fn per_second(value: f64) -> String {
     reason = "the cast saturates, and rates are not negative"
 )]
 pub fn bytes_per_second(value: f64) -> String {
-    bytes(value.round() as u64)
+    short(&bytes(value.round() as u64))
 }
 
 /// A time given in ms.
@@ -92,7 +93,7 @@ pub fn bytes_per_second(value: f64) -> String {
     reason = "the cast saturates, and times are not negative"
 )]
 pub fn milliseconds(value: f64) -> String {
-    nanoseconds((value * 1e6).round() as u64)
+    short(&nanoseconds((value * 1e6).round() as u64))
 }
 
 /// A part of 1 in percent.
@@ -143,7 +144,7 @@ fn path(rates: &PathRates) -> Vec<Cell> {
         Cell::new(rates.state.as_str()),
     ];
     let rest = [
-        Cell::value(rates.latency_ns, |ns| nanoseconds(*ns)),
+        Cell::value(rates.latency_ns, |ns| short(&nanoseconds(*ns))),
         Cell::option(rates.inflight),
         Cell::option(rates.reconnects),
         Cell::option(rates.failed_reconnects),

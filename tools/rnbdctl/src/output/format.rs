@@ -16,6 +16,18 @@ pub fn nanoseconds(time: u64) -> String {
     scaled(time, 1000, &["ns", "us", "ms", "s"])
 }
 
+/// What [`bytes`] or [`nanoseconds`] says, without the tenth from 100 on: `105 us`. At most eight
+/// characters, for the columns of rates, which would cut longer text.
+pub fn short(text: &str) -> String {
+    match text.split_once('.') {
+        Some((whole, rest)) if whole.len() > 2 => {
+            let unit = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+            format!("{whole}{unit}")
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// A list of names. If there are many, only the first few are named.
 pub fn names<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     const TOLD: usize = 4;
@@ -71,6 +83,20 @@ mod tests {
             (u64::MAX, "15.9 EiB"),
         ] {
             assert_eq!(bytes(number), text);
+        }
+    }
+
+    #[test]
+    fn columns_of_rates_have_room() {
+        for (text, expected) in [
+            (nanoseconds(105_200), "105 us"),
+            (nanoseconds(99_900), "99.9 us"),
+            (nanoseconds(999_999), "999 us"),
+            (bytes(1_048_575), "1023 KiB"),
+            (bytes(606_700), "592 KiB"),
+            (bytes(17), "17 B"),
+        ] {
+            assert_eq!(short(&text), expected);
         }
     }
 

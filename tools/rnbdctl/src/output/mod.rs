@@ -21,6 +21,7 @@ pub use duration::parse_duration;
 pub use format::bytes;
 pub use format::names;
 pub use format::nanoseconds;
+pub use format::short;
 pub use progress::Progress;
 pub use size::parse_size;
 pub use table::Cell;

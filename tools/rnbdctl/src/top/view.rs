@@ -39,6 +39,7 @@ use crate::model::DeviceState;
 use crate::model::PathState;
 use crate::model::Side;
 use crate::output::nanoseconds;
+use crate::output::short;
 
 /// The width of a sparkline in a row.
 const SPARK: u16 = 12;
@@ -237,7 +238,10 @@ fn path_row(app: &App, path: &PathRates) -> Vec<Cell<'static>> {
         Cell::from(path.state.as_str()).style(Style::new().fg(colour)),
     ];
     let rest = [
-        right(path.latency_ns.map_or_else(|| "-".to_owned(), nanoseconds)),
+        right(
+            path.latency_ns
+                .map_or_else(|| "-".to_owned(), |time| short(&nanoseconds(time))),
+        ),
         right(
             path.inflight
                 .map_or_else(|| "-".to_owned(), |number| number.to_string()),
