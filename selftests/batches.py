@@ -34,8 +34,7 @@ def posts_per_request(t: Test, device: Device, pattern: str, **options: Any) -> 
     return int(hits) / REQUESTS
 
 
-@case(module_sets=("ours",), kernels=("stock",))  # the debug kernel has no tracing
-@case(quick=())
+@case(module_sets=("ours",), kernels=("stock",), quick=())  # the debug kernel has no tracing
 def test_one_post(t: Test) -> None:
     """Eight requests at a time are one post, or few"""
     rnbd.load(t)

@@ -478,7 +478,7 @@ def test_condition(t: Test) -> None:
         in_turn(driver, use.unpublish(reader), use.unpublish(), use.unstage(), csi.delete(volume))
 
 
-@case(module_sets=ONLY_OURS, kernels=KERNELS, timeout=300)
+@case(module_sets=ONLY_OURS, kernels=KERNELS, timeout=300, quick=())
 def test_killed_on_the_node(t: Test) -> None:
     """A driver that is killed at any point of a node's calls is started again, and goes on from there."""
     driver = prepare(t)

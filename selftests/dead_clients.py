@@ -106,7 +106,7 @@ def test_again_after_power_cut(t: Test) -> None:
     t.client.call(guest_io.write, path=last[0].path, offset=0, length=4096, seed=1)
 
 
-@case(timeout=180)
+@case(timeout=180, quick=())
 def test_disconnect(t: Test) -> None:
     """disconnect of a path on the server returns at once; the client's IO fails, both ends tidy."""
     rnbd.load(t)

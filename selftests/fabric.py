@@ -86,6 +86,8 @@ def test_good(t: Test) -> None:
         t.check(0 < one["median_ns"] <= one["p99_ns"] <= one["p999_ns"] <= one["max_ns"], f"latency {one}")
     for one in found["bandwidths"]:
         t.check(one["bytes"] >= 1 << 20 and one["ns"] > 0, f"bandwidth {one}")
+    if t.quick:
+        return
     text = program.run(t.client, "fabric", "test", t.server.address, *few(t), timeout=100.0 * t.client.slow).out
     t.check("Faults" in text and "none" in text and "P99.9" in text, text)
     t.say(text)

@@ -56,7 +56,7 @@ def test_ext4(t: Test) -> None:
     a_disk(t, "ext4")
 
 
-@case(module_sets=ONLY_OURS, kernels=("stock",), timeout=180)
+@case(module_sets=ONLY_OURS, kernels=("stock",), timeout=180, quick=())
 def test_xfs(t: Test) -> None:
     """The same on XFS."""
     a_disk(t, "xfs")

@@ -207,6 +207,45 @@ def test_link_of_a_member_is_cut(t: Test) -> None:
     all_have(t, 40, 1000, "after one more write")
 
 
+@case(timeout=600, module_sets=("ours",), quick=())
+def test_write_fails_over(t: Test) -> None:
+    """A path of a member is lost while a write is in flight on it: the member's other path takes the write over, the
+    group is not told, and both members have the value. The data is on the group's page, which both paths have."""
+    cable.prepare(t)
+    load(t)
+    folders = [path(t, 0)]
+    add_path(t, 0)
+    paths = f"{rnbd.CLIENT_SESSIONS}/kv-group-0/paths"
+    folders += [f"{paths}/{name}" for name in t.client.listdir(paths) if f"{paths}/{name}" != folders[0]]
+    t.equal(len(folders), 2, f"paths of a member: {folders}")
+
+    def connected(folder: str) -> None:
+        t.client.wait_for(f"{folder}/state", matches="^connected", timeout=60)
+
+    def taken_over() -> int:
+        """Writes that a path has taken over from one that failed; the sixth number."""
+        return sum(int(t.client.read(f"{folder}/stats/rdma").split()[5]) for folder in folders)
+
+    # Slow enough that a write is in flight at any time.
+    cable.change(t, t.client, [0], "delay 50ms", "delay 0ms")
+    count, seed, lost = 20, 0, 0
+    wanted = t.rounds(1, 5)
+    while taken_over() < wanted:
+        t.check(lost < 20 * wanted, f"a path was lost {lost} times under writes, {taken_over()} writes were taken over")
+        for folder in folders:
+            connected(folder)
+        seed += count
+        putting = t.client.start_call(120, guest_kv_group.put, length=PAGE, seed=seed, count=count)
+        t.client.wait_for(f"{folders[lost % 2]}/stats/rdma", matches=r"^\d+ \d+ \d+ \d+ [1-9]", timeout=30)
+        t.client.write(f"{folders[lost % 2]}/disconnect", "1")
+        putting.wait()
+        rnbd.reconnect(t, folders[lost % 2])
+        lost += 1
+        t.equal(members(t), ["in-sync", "in-sync"], f"members after a path was lost {lost} times")
+        all_have(t, seed, PAGE, f"after a path was lost {lost} times")
+    t.say(f"{taken_over()} writes were taken over, a path was lost {lost} times")
+
+
 @case(quick=(), timeout=300, module_sets=("ours",))
 def test_server_of_a_member_is_unloaded(t: Test) -> None:
     """A member whose server is unloaded, and loaded again without its values, joins again and gets what it lacks."""

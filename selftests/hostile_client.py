@@ -37,7 +37,7 @@ def still_serves(t: Test) -> None:
     t.equal(hostile(t, guest_hostile.polite), 0, "chunk of the answer")
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_connection_requests(t: Test) -> None:
     """Malformed connection requests are refused with an errno."""
     rnbd.load(t, client=False)

@@ -56,7 +56,7 @@ def test_our_server_trusting(t: Test) -> None:
     exercise(t)
 
 
-@case(timeout=300, module_sets=("ours",), quick=("stock", OTHER))
+@case(timeout=300, module_sets=("ours",), quick=("stock",))
 def test_c_client_maps_a_file(t: Test) -> None:
     """The C client uses a file of our server as a disk."""
     use(t, "c", "ours", "Y")
@@ -111,7 +111,7 @@ def test_our_server_with_a_policy(t: Test) -> None:
     device.unmap()
 
 
-@case(timeout=300, module_sets=("ours",), quick=("stock", OTHER))
+@case(timeout=300, module_sets=("ours",), quick=("stock",))
 def test_c_client_has_to_prove_its_identity(t: Test) -> None:
     """The C client is refused by a server that asks for a proof of identity, and both logs say why; by another server
     that knows of keys it is served."""

@@ -228,7 +228,7 @@ def test_our_client_trusting(t: Test) -> None:
     faults(t, "ours", "c", "N")
 
 
-@case(timeout=600, module_sets=("ours",))
+@case(timeout=600, module_sets=("ours",), quick=())
 def test_our_server_invalidating(t: Test) -> None:
     """The C client with our server, always_invalidate=Y."""
     faults(t, "c", "ours", "Y")

@@ -57,7 +57,7 @@ def test_hung_disk(t: Test) -> None:
     compare(t, "a disk that hangs", hung, lambda: disks.hold(t, disk), lambda: disks.let_go(t, disk))
 
 
-@case(module_sets=ONLY_OURS, timeout=240)
+@case(module_sets=ONLY_OURS, timeout=240, quick=())
 def test_hung_file(t: Test) -> None:
     """The same with a file through the page cache, whose requests each take a task of the server."""
     images.load(t, rnbd_server="file_io_mode=buffered")

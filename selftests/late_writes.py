@@ -146,7 +146,7 @@ def test_slow_disk(t: Test) -> None:
     by_hand(t, prepare(t, "/dev/mapper/late"))
 
 
-@case(timeout=240, module_sets=("ours",))
+@case(timeout=240, module_sets=("ours",), quick=())
 def test_carrier_lost(t: Test) -> None:
     """Two paths carry the question in vain, and one of them is lost, too; the other one has the answer
     when the server hears it."""

@@ -31,7 +31,7 @@ def lossy(t: Test, percent: int) -> None:
         t.defer(node.run, "tc qdisc del dev eth0 root 2>/dev/null || true")
 
 
-@case(timeout=180)
+@case(timeout=180, quick=())
 def test_nothing_hangs(t: Test) -> None:
     """With 2 % lost, requests are answered or fail; with none lost again, the path is back and data are whole.
 

@@ -68,7 +68,7 @@ def same_on_the_server(t: Test, device: Device, length: int) -> None:
     t.equal(mine, theirs, "digest, client against server's disk")
 
 
-@case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt")
+@case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt", quick=())
 def test_no_interrupts(t: Test) -> None:
     """Polled requests finish without a softirq, others with; both are right."""
     # Heartbeats raise softirqs as well, many of them while a slow machine works off its requests.
@@ -121,7 +121,6 @@ def test_migrations(t: Test) -> None:
 
 
 @case(timeout=240, module_sets=("ours",))  # C gives a path that is added later no poll queues
-@case(quick=())
 def test_added_path(t: Test) -> None:
     """A path that is added later has its poll queues too; either path serves alone."""
     device, paths = polled_over_two_paths(t)

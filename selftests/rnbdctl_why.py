@@ -70,7 +70,7 @@ def test_server_gone(t: Test) -> None:
     t.equal(program.run(t.client, "why").out, "nothing is wrong\n", "when the server is back")
 
 
-@case(module_sets=ONLY_OURS)
+@case(module_sets=ONLY_OURS, quick=())
 def test_cable_cut(t: Test) -> None:
     """A cable that is cut: the server does not answer, or the port is down, and the path has that reason."""
     device = prepare(t)

@@ -89,7 +89,7 @@ def test_fragmented(t: Test) -> None:
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/sess", gone=True)
 
 
-@case(module_sets=("ours",), kernels=("stock",))
+@case(module_sets=("ours",), kernels=("stock",), quick=())
 def test_short(t: Test) -> None:
     """Without memory for another session its client gets ENOMEM, and the others go on."""
     rnbd.load(t, rtrs_server="sess_queue_depth=2048")

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lab.selftest_case import Test
+from lab.vm import wait_until
 from lab.vm_node import Node
 from lib import guest_io
 
 MAP_DEVICE = "/sys/class/rnbd-client/ctl/map_device"
-CLIENT_DEVICES = "/sys/class/rnbd-client/ctl/devices"
 SERVER_DEVICES = "/sys/class/rnbd-server/ctl/devices"
 CLIENT_SESSIONS = "/sys/class/rtrs-client"
+CLIENT_DEVICES = "/sys/class/rnbd-client/ctl/devices"
 SERVER_SESSIONS = "/sys/class/rtrs-server"
 # Modules that are only loaded because others need them.
 NEEDED = ("rtrs_core", "rtrs_client_c", "rtrs_server_c")
@@ -76,6 +77,9 @@ def load_exactly(node: Node, modules: dict[str, str]) -> None:
 def use_set(node: Node, name: str) -> None:
     """Take a machine's modules from another set from now on."""
     if node.module_set != name:
+        if node.module_set == "c" and not node.listdir(CLIENT_DEVICES):
+            # The C transport calls rnbd_client until a session is gone, also if rnbd_client was unloaded.
+            wait_until(lambda: not node.listdir(CLIENT_SESSIONS), 20 * node.slow, "the end of the C client's sessions")
         node.modules_unload_all()
         node.loaded_parameters.clear()
         node.module_set = name

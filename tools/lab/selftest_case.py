@@ -97,6 +97,8 @@ def case(*, timeout: float = TEST_SECONDS, kernels: tuple[str, ...] = KERNELS,
                                          "c_known_failure": c_known_failure}
         if quick is not None:
             conditions["quick"] = quick
+        if "case" in vars(function):
+            raise ValueError(f"{function.__name__}: @case is given twice")
         vars(function)["case"] = conditions
         return function
 
