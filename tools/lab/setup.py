@@ -89,7 +89,7 @@ def table(names: Iterable[str] = (STOCK,)) -> dict[str, Step]:
         Step("guest", "programs of the virtual machines", debian.guest, debian.make_guest, ("base",)),
         Step("rdma-headers", "headers of the RDMA libraries", hostile_peers.headers, hostile_peers.make_headers,
              ("guest",)),
-        Step("python-tools", "ruff and mypy", python_tools.tree, python_tools.make_tree, ("base",)),
+        Step("python-tools", "ruff, mypy and hunspell", python_tools.tree, python_tools.make_tree, ("base",)),
         Step("pkgbuild", "programs that build packages", packages.pkgbuild, packages.make_pkgbuild, ("buildroot",)),
         Step("machine", "a machine to install packages on", packages.machine, packages.make_machine,
              ("pkgbuild", "stock", "source")),
