@@ -29,6 +29,7 @@ from . import screens
 from . import selftest
 from . import setup
 from . import sizes
+from . import spelling
 from . import stack_frames
 from . import test_command
 from . import try_command
@@ -117,6 +118,7 @@ def parser() -> argparse.ArgumentParser:
     screens.add_parser(commands)
     selftest.add_parser(commands)
     sizes.add_parser(commands)
+    spelling.add_parser(commands)
     stack_frames.add_parser(commands)
     test_command.add_parser(commands)
     try_command.add_parser(commands)
