@@ -20,7 +20,7 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// `inner` is initialized.
+/// `inner` is initialised.
 #[pin_data(PinnedDrop)]
 pub struct Ida {
     #[pin]

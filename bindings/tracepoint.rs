@@ -135,7 +135,7 @@ events! {
         state: u32,
         /// The number of the chunk.
         msg_id: u32,
-        /// The interval of signaled responses: one response in this number is signaled.
+        /// The interval of signalled responses: one response in this number is signalled.
         signal_interval: u32,
         /// The number of responses that the connection has sent.
         count: u32,

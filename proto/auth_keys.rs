@@ -26,7 +26,7 @@ use crate::{
 /// The buffer size for the description of a key in the keyring.
 pub const DESCRIPTION_LEN: usize = 96;
 
-/// The description, in the keyring, of the keys by which a server recognizes `client`.
+/// The description, in the keyring, of the keys by which a server recognises `client`.
 pub fn server_description(client: &ClientId) -> Text<DESCRIPTION_LEN> {
     Text::from_fn(|out| fmt::Write::write_fmt(out, format_args!("rnbd-server:{client}")))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the server recognizes a disk that was not open for some time.
+//! How the server recognises a disk that was not open for some time.
 
 use crate::rnbd::Wwid;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An established connection of a path: its queue pair, and which work requests are signaled.
+//! An established connection of a path: its queue pair, and which work requests are signalled.
 
 use kernel_ext::{
     prelude::*,

@@ -115,7 +115,7 @@ const fn power_of_two(at_most: u32) -> u32 {
 /// Chooses the work requests of a queue pair that ask for a completion.
 ///
 /// Only a completion frees the entries of a send queue. So one work request in each interval is
-/// signaled; otherwise the queue fills up.
+/// signalled; otherwise the queue fills up.
 ///
 /// # Invariants
 ///
@@ -153,7 +153,7 @@ impl SignalInterval {
         self.posted.load(ordering::Relaxed)
     }
 
-    /// Counts a work request. Returns whether it is to be signaled. Any context.
+    /// Counts a work request. Returns whether it is to be signalled. Any context.
     #[inline]
     pub fn next_is_signaled(&self) -> bool {
         (self.posted.fetch_add(1, ordering::Relaxed)).wrapping_add(1)

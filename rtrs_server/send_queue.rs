@@ -83,7 +83,7 @@ impl<T: Send> SendQueue<T> {
         self.signals.next_is_signaled()
     }
 
-    /// How responses are signaled.
+    /// How responses are signalled.
     pub(crate) fn signals(&self) -> &SignalInterval {
         &self.signals
     }
@@ -107,7 +107,7 @@ impl<T: Send> SendQueue<T> {
         self.credits.fetch_add(count, ordering::Full);
     }
 
-    /// Gives back the room of a signaled response that was sent, and of the responses before it.
+    /// Gives back the room of a signalled response that was sent, and of the responses before it.
     pub(crate) fn responses_sent(&self) {
         // At most the queue depth.
         self.give_credits(self.signals.interval() as i32);

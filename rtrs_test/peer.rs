@@ -76,7 +76,7 @@ pub struct Peer {
     /// Signalled when a receive has completed.
     #[pin]
     pub(crate) received: Completion,
-    /// Signalled when a signaled send-side work request has completed.
+    /// Signalled when a signalled send-side work request has completed.
     #[pin]
     pub(crate) finished: Completion,
     /// Signalled when the other end has ended the connection.

@@ -404,7 +404,7 @@ fn post(
     Ok(queue_pair.post(&mut batch)?)
 }
 
-/// As [`post()`], and waits for the last request, which must be signaled.
+/// As [`post()`], and waits for the last request, which must be signalled.
 fn run(
     queue_pair: &QueuePair<Peer>,
     add: impl FnOnce(&mut SendBatch<'_, 3, 8>) -> Result,

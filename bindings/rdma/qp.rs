@@ -87,7 +87,7 @@ pub trait Handler: EventHandler {
 /// The sizes of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Capabilities {
-    /// Send-side work requests in flight, signaled or not. Room for draining is added to this
+    /// Send-side work requests in flight, signalled or not. Room for draining is added to this
     /// number.
     pub max_send_wr: u32,
     /// Receives in flight. Room for draining is added to this number.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The name of a client's machine, by which the server recognizes the machine whatever its sessions
+//! The name of a client's machine, by which the server recognises the machine whatever its sessions
 //! and addresses are.
 //!
 //! An extension: only in a session with [`FEATURE_RESERVATIONS`](super::FEATURE_RESERVATIONS).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The identity of a server's disk, by which a client recognizes the disk whatever its path, its
+//! The identity of a server's disk, by which a client recognises the disk whatever its path, its
 //! session or its device number is.
 //!
 //! An extension: in a session with [`FEATURE_IDENTITY`](super::FEATURE_IDENTITY) the identity

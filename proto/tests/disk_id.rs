@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a server recognizes its disks.
+//! How a server recognises its disks.
 
 use proto::{
     disk_id::{

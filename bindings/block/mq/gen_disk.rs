@@ -132,7 +132,7 @@ impl<O: Operations> GenDisk<O> {
             return Err(EINVAL);
         }
         let data = Arc::into_raw(data).cast_mut();
-        // SAFETY: The set is initialized, the limits are valid, and the key is static.
+        // SAFETY: The set is initialised, the limits are valid, and the key is static.
         let raw = from_err_ptr(unsafe {
             bindings::__blk_mq_alloc_disk(
                 tag_set.as_raw(),

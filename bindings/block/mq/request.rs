@@ -76,7 +76,7 @@ pub(super) struct Private {
 ///
 /// `raw` must be a request of a tag set of this crate, and must not have been exited.
 unsafe fn private<'a>(raw: *mut bindings::request) -> &'a Private {
-    // SAFETY: The private area directly follows the request, and is initialized until the request
+    // SAFETY: The private area directly follows the request, and is initialised until the request
     // is exited.
     unsafe { &*raw.add(1).cast::<Private>() }
 }
@@ -118,7 +118,7 @@ pub struct RequestTimes {
 ///
 /// # Invariants
 ///
-/// `raw` is a started request of a disk with data of type `D`, its private area is initialized, and
+/// `raw` is a started request of a disk with data of type `D`, its private area is initialised, and
 /// this is the only handle that may end it.
 #[must_use = "a request that is dropped fails"]
 pub struct OwnedRequest<D> {

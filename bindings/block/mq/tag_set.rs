@@ -77,7 +77,7 @@ impl<O: Operations> TagSet<O> {
                 },
                 inner <- Opaque::try_ffi_init(|inner: *mut bindings::blk_mq_tag_set| {
                     // SAFETY: `inner` is the field of that name of a `TagSet<O>`. The field `data`
-                    // is initialized, as it is declared before.
+                    // is initialised, as it is declared before.
                     let data = unsafe {
                         let this = inner.byte_sub(offset_of!(Self, inner)).cast::<Self>();
                         &raw mut (*this).data
@@ -109,7 +109,7 @@ impl<O: Operations> TagSet<O> {
     /// The number of requests. Less than [`TagSetParams::queue_depth`] if the block layer's limit
     /// (10240) or lack of memory reduced it.
     pub fn queue_depth(&self) -> u32 {
-        // SAFETY: By the type invariant the set is initialized; the field does not change.
+        // SAFETY: By the type invariant the set is initialised; the field does not change.
         unsafe { (*self.inner.get()).queue_depth }
     }
 

@@ -2,7 +2,7 @@
 
 //! What the send queue uses of `rtrs_core/connection.rs`.
 
-/// Every how many responses one is signaled; here each is.
+/// Every how many responses one is signalled; here each is.
 pub(crate) struct SignalInterval;
 
 impl SignalInterval {

@@ -63,7 +63,7 @@ impl Machine for Kernel {
     fn state(&self) -> Result<State> {
         let mut client = self.system.client()?;
         for device in &mut client.devices {
-            // The same change must be recognized in two attempts, so counters that may have changed
+            // The same change must be recognised in two attempts, so counters that may have changed
             // are left out.
             (device.io_timeouts, device.io_unanswered) = (None, None);
         }

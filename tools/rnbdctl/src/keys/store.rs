@@ -23,7 +23,7 @@ use crate::System;
 /// The purpose of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// This machine, as a server, recognizes clients by the keys.
+    /// This machine, as a server, recognises clients by the keys.
     Client,
     /// This machine proves its own identity with the keys.
     Own,
