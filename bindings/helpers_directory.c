@@ -123,7 +123,7 @@ EXPORT_SYMBOL_GPL(rnbd_helper_directory_write);
 /*
  * Gives a file another name, in the place of the file that had it. *begun says
  * whether the file system was asked to: then an error does not mean that it has
- * not done so (an answer of NFS that is lost).
+ * not done so (a response of NFS that is lost).
  */
 int rnbd_helper_directory_rename(struct file *dir, const char *from, const char *to,
 				 bool *begun)

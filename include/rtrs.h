@@ -102,8 +102,8 @@ void rtrs_clt_put_permit(struct rtrs_clt_sess *sess, struct rtrs_permit *permit)
 struct rtrs_clt_req_ops {
 	void *priv;
 	/*
-	 * The request is done; @errno is 0 or negative: the server's answer, or -ECONNABORTED if
-	 * the last path was lost meanwhile. Called once, in softirq, work or process context, perhaps
+	 * The request is done; @errno is 0 or negative: that of the server's response, or
+	 * -ECONNABORTED if the last path was lost meanwhile. Called once, in softirq, work or process context, perhaps
 	 * before rtrs_clt_request() has returned; must not sleep. The memory of the data is the
 	 * caller's again.
 	 */

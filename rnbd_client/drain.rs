@@ -63,7 +63,7 @@ impl Leaving {
         self.left.lock().is_some_and(|left| left.epoch == epoch)
     }
 
-    /// Takes the server's answer in `epoch`: for how many ms it goes away, or that it does not.
+    /// Takes the server's response in `epoch`: for how many ms it goes away, or that it does not.
     /// Process context; sleeps.
     pub(crate) fn told(
         &self,
@@ -74,7 +74,8 @@ impl Leaving {
     ) {
         match drain_ms {
             Some(ms) => self.begin(server, epoch, ms, devices),
-            // The answer does not stop the leaving: the next session shows that the server is back.
+            // The response does not stop the leaving: the next session shows that the server is
+            // back.
             None if self.is_of(epoch) => {}
             None => came_back(server),
         }

@@ -348,7 +348,7 @@ impl Link {
     }
 
     /// Asks the server for changes of disks; returns whether there were any. After a failure asks
-    /// again some time later, unless the answer was invalid. Process context; sleeps.
+    /// again some time later, unless the response was invalid. Process context; sleeps.
     fn read_news(self: &Arc<Self>) -> bool {
         // Without devices there is nothing to ask for.
         let Some(device) = self.devices.each().next() else {
@@ -382,7 +382,7 @@ impl Link {
             );
         }
         if error == EINVAL {
-            // A server with an invalid answer is there, and does not say that it is draining.
+            // A server with an invalid response is there, and does not say that it is draining.
             self.leaving.told(server, epoch, None, self.devices.each());
         } else {
             self.ask_in(NEWS_DELAY_MS);

@@ -4,7 +4,7 @@
 //! more.
 //!
 //! [`proto::admission`] has the rules. A client is known by the address to which the server's
-//! answers go.
+//! responses go.
 
 use kernel::{
     new_mutex,
@@ -242,7 +242,7 @@ pub(crate) struct PathTicket {
 }
 
 impl PathTicket {
-    /// The address to which the server's answers on the path go. Any context.
+    /// The address to which the server's responses on the path go. Any context.
     pub(crate) fn client(&self) -> &Address {
         &self.half_open.client
     }

@@ -61,8 +61,8 @@ impl<P> PathEnd<P> {
     pub(crate) fn note(&self, number: u32) {
         let mut others = self.others.lock();
         if !others.contains(&number) {
-            // A session has no more paths than there is room for. A client that names more gets no
-            // answer for the rest.
+            // A session has no more paths than there is room for. A client that names more is not
+            // told of the rest.
             let _ = others.push_within_capacity(number);
         }
     }

@@ -128,7 +128,7 @@ def test_not_rtrs(t: Test) -> None:
                                f"dest_port=4444 sessname=sess path=ip:{t.server.address} "
                                f"device_path={disks.PLAIN}")
             except OSError:
-                # Which errno is the listener's choice, as it is part of the answer.
+                # Which errno is the listener's choice, as it is part of the response.
                 t.check(t.client.log_since(mark), "the log says nothing")
             else:
                 raise AssertionError("mapped a device of a listener that is not RTRS")

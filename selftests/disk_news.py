@@ -342,7 +342,7 @@ def test_closed_by_hostile_server(t: Test) -> None:
 
 @case(module_sets=("ours",))
 def test_old_data_for_an_agreement(t: Test) -> None:
-    """A server whose answer has somebody else's nonce, as old data may, is asked for no news."""
+    """A server whose response has somebody else's nonce, as old data may, is asked for no news."""
     serve(t, features=RINGS)
     call(t, hostile.misbehave, place="session_info", fault="extension", nonce=1 << 63)
     device = rnbd.map_device(t, DISK)

@@ -20,7 +20,7 @@ LOG = "/tmp/fairness"
 
 
 def most_overtaken(t: Test, device: Device, depth: int = DEPTH, **job: Any) -> int:
-    """Keep ``depth`` requests of one CPU under way; how many others ended at most while one request
+    """Keep ``depth`` requests of one CPU in flight; how many others ended at most while one request
     was on its way. Counted, so that it does not matter how fast the machine is."""
     requests = (4 if t.debug else 12) * depth
     [report] = fio_jobs(t.client, device.path,

@@ -171,7 +171,7 @@ def test_unload_while_mapped(t: Test) -> None:
 
 @case(module_sets=ONLY_OURS, timeout=120)
 def test_force_close(t: Test) -> None:
-    """force_close of a file under IO finishes what is under way, and another client may write."""
+    """force_close of a file under IO finishes what is in flight, and another client may write."""
     images.load(t)
     path = images.sparse(t, images.file_system(t))
     device = rnbd.map_device(t, path)

@@ -38,7 +38,7 @@ def unreachable(t: Test) -> list[str]:
     """Addresses of no machine, for which the client's adapter gets what is sent to them.
 
     The server's connection manager looks for an address on the link before it answers, for up to a second if nobody
-    says to have it: so an attacker who wants more answers says so.
+    says to have it: so an attacker who wants more responses says so.
     """
     network = t.server.address.rpartition(".")[0]
     sources = [f"{network}.{100 + number}" for number in range(SOURCES)]

@@ -55,7 +55,7 @@ def messages(t: Test) -> int:
 
 @case(module_sets=("ours",))
 def test_no_cache(t: Test) -> None:
-    """The client offers a cache for a disk that has none, and answers its flushes without a message."""
+    """The client offers a cache for a disk that has none, and ends its flushes without a message."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.WITHOUT_DISCARD)
     t.equal(device.queue("write_cache"), "write back", "write_cache")

@@ -147,7 +147,7 @@ def test_heartbeats(t: Test) -> None:
 
 @case(module_sets=ONLY_OURS, timeout=180)
 def test_deaf(t: Test) -> None:
-    """A client that takes no answers stops nobody but itself."""
+    """A client that takes no responses stops nobody but itself."""
     rnbd.load(t, client=False, rtrs_server="sess_queue_depth=64")
     sent = hostile(t, guest_hostile.deaf)
     t.check(sent >= 64, f"only {sent} requests were sent")

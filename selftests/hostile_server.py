@@ -169,7 +169,7 @@ def test_information(t: Test) -> None:
 
 LARGEST = (1 << 63) // 512 - 1
 DISKS = {
-    # By what is wrong: the fields of the answer, log.
+    # By what is wrong: the fields of the response, log.
     "type": ({"kind": 1}, "type"),
     "logical blocks of 0": ({"logical_block_size": 0}, "logical block size"),
     "logical blocks of 3": ({"logical_block_size": 3}, "logical block size"),
@@ -180,7 +180,7 @@ DISKS = {
     "2^64 - 1 sectors": ({"nsectors": (1 << 64) - 1}, "size of the open response"),
 }
 ODD_DISKS = {
-    # By what is odd: the fields of the answer, limits of the queue.
+    # By what is odd: the fields of the response, limits of the queue.
     "no sectors": ({"nsectors": 0}, {"size": 0}),
     "the most sectors": ({"nsectors": LARGEST}, {"size": LARGEST * 512}),
     "half a logical block": ({"nsectors": 4, "logical_block_size": 4096}, {"size": 2048}),
@@ -197,7 +197,7 @@ ODD_DISKS = {
 
 @case(module_sets=ONLY_OURS, quick=(), timeout=180)
 def test_disks(t: Test) -> None:
-    """Wrong answers of the block driver: an errno, or a disk that can be used."""
+    """Wrong responses of the block driver: an errno, or a disk that can be used."""
     serve(t)
     for what, (fields, log) in DISKS.items():
         call(t, hostile.misbehave, place="opened", fault="open_fields", **fields)
@@ -253,7 +253,7 @@ def test_odd_discards(t: Test) -> None:
 
 @case(module_sets=ONLY_OURS, quick=())
 def test_names(t: Test) -> None:
-    """A name of a disk that leads elsewhere is refused; what only lies behind an answer is no name."""
+    """A name of a disk that leads elsewhere is refused; what only lies behind a response is no name."""
     serve(t)
 
     def shown(name: str) -> str | None:

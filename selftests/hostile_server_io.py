@@ -36,11 +36,11 @@ TOPOLOGY = "one"
 
 @case(module_sets=ONLY_OURS, quick=(), timeout=180)
 def test_odd_answers(t: Test) -> None:
-    """Answers that nobody asked for are ignored."""
+    """Responses that nobody asked for are ignored."""
     serve(t, queue_depth=4)
     call(t, hostile.fill, value=0x11)
     device = rnbd.map_device(t, DISK)
-    # In this order, as the log is told of the first ten of a kind only, and the second answer must
+    # In this order, as the log is told of the first ten of a kind only, and the second response must
     # have come before its tag is used again.
     for length in (PAGE, LONG):
         call(t, hostile.misbehave, place="io", fault="twice", times=1)
@@ -62,7 +62,7 @@ def test_odd_answers(t: Test) -> None:
 
 @case(module_sets=ONLY_OURS, quick=(), timeout=180)
 def test_wrong_answers(t: Test) -> None:
-    """Answers that are wrong in themselves end the path; requests fail, and it comes back."""
+    """Responses that are wrong in themselves end the path; requests fail, and it comes back."""
     serve(t, queue_depth=4, features=3)
     device = rnbd.map_device(t, DISK)
     joint = 3 << 28
@@ -106,7 +106,7 @@ def test_wrong_answers(t: Test) -> None:
 
 @case(module_sets=ONLY_OURS, quick=())
 def test_errnos(t: Test) -> None:
-    """Any errno of an answer fails the request, and so does not a lack of data."""
+    """Any errno of a response fails the request, and so does not a lack of data."""
     serve(t, features=0)
     device = rnbd.map_device(t, DISK)
     for length, step in ((PAGE, 1), (LONG, 15)):

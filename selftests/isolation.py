@@ -17,7 +17,7 @@ from lib.rnbd import Device
 
 TOPOLOGY = "one"
 ONLY_OURS = ("ours",)
-# Requests that hang, and those of the other client that are under way at a time.
+# Requests that hang, and those of the other client that are in flight at a time.
 HUNG, DEPTH = 64, 4
 ROUNDS, REQUESTS = 5, 1500
 

@@ -148,7 +148,7 @@ def test_slow_disk(t: Test) -> None:
 
 @case(timeout=240, module_sets=("ours",), quick=())
 def test_carrier_lost(t: Test) -> None:
-    """Two paths carry the question in vain, and one of them is lost, too; the other one has the answer
+    """Two paths carry the question in vain, and one of them is lost, too; the other one has the response
     when the server hears it."""
     device = prepare(t, disks.PLAIN)
     carrier, late = (rnbd.path_to(t, address) for address in t.server.addresses)

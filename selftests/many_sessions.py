@@ -90,7 +90,7 @@ def test_hundred_devices(t: Test) -> None:
 def test_same_name_again(t: Test) -> None:
     """A session of the name of one that has just been closed is not refused."""
     rnbd.load(t)
-    # A request that is under way on the server's disk keeps the old session for two seconds; the
+    # A request that is in flight on the server's disk keeps the old session for two seconds; the
     # server has the new one wait for ten.
     slow = disks.null_blk(t, irqmode=2, completion_nsec=2000000000)
     device = rnbd.map_device(t, slow)

@@ -37,7 +37,7 @@ def test_two_messages(t: Test) -> None:
         for (pattern, size), budget in BUDGET.items():
             packets = packets_per_request(t, device, pattern, size)
             # Opening the device reads a few blocks. A long write in the safe mode gets a new key
-            # with its answer, in one message all the same.
+            # with its response, in one message all the same.
             t.check(budget * 0.95 <= packets <= budget * 1.15,
                     f"always_invalidate={setting}: {pattern} of {size} bytes: {packets:.2f} "
                     f"packets, wanted {budget}")

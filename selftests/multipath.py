@@ -104,7 +104,7 @@ def test_policies(t: Test) -> None:
     for slow in (0, 1):
         cable.change(t, t.server, [slow], delay, "delay 0ms")
         path = f"{SESSION}/paths/{name_of(t, t.server.addresses[slow])}"
-        # The debug kernel answers heartbeats late by itself, now and then.
+        # The debug kernel acknowledges heartbeats late by itself, now and then.
         most = 200 if t.debug else 300
         got = counts_beside_slow(t, device, slow, most, lag)
         by_requests = counts(t, device, "min-inflight")

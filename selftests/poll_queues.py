@@ -99,8 +99,8 @@ def test_shapes(t: Test) -> None:
 
 @case(timeout=240, c_known_failure="requests of poll queues go on connections that interrupt", quick=())
 def test_migrations(t: Test) -> None:
-    """The first poll queue is the first CPU's: answers that another CPU polls for count as migrated."""
-    # Answers to heartbeats come on any CPU.
+    """The first poll queue is the first CPU's: responses that another CPU polls for count as migrated."""
+    # Acknowledgements of heartbeats come on any CPU.
     rare = "hb_interval_ms=600000" if t.modules == "ours" else ""
     rnbd.load(t, rtrs_client=rare, rtrs_server=rare)
     device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=1)
@@ -115,7 +115,7 @@ def test_migrations(t: Test) -> None:
         if cpu == 0:
             t.check(sum(moved["from"]) < count // 16, f"{count} requests from CPU 0: {moved}")
         else:
-            # A message answers up to all of them that are in flight.
+            # A message may have the responses of all requests in flight.
             t.check(min(moved["from"][0], moved["to"][1]) >= count // DEPTH,
                     f"{count} requests from CPU 1: {moved}")
 

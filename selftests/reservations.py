@@ -238,7 +238,7 @@ def test_one_name(t: Test) -> None:
 
 @case(module_sets=ONLY_OURS)
 def test_moved(t: Test) -> None:
-    """The reservation of a disk with a name in the world stays with it when its number changes."""
+    """The reservation of a disk with a wwid stays with it when its number changes."""
     images.load(t)
     folder = images.file_system(t)
     path = images.sparse(t, folder)

@@ -22,7 +22,7 @@ TOPOLOGY = "one"
 RW, RO = 0o644, 0o444
 # Sizes of messages: a request of a disk, opening one, what answers that, closing one.
 IO, OPEN, OPEN_ANSWER, CLOSE = 32, 264, 56, 8
-# Asking for news, and the room for the answer; what our server says behind the answer to opening a disk.
+# Asking for news, and the room for the response; what our server says behind the response to opening a disk.
 NEWS, NEWS_ROOM, IDENTITY = 12, 4048, 128
 
 CLIENT_DEVICE = {

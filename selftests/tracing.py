@@ -117,7 +117,7 @@ def test_session(t: Test) -> None:
 
 @case(quick=EVERYWHERE)
 def test_requests(t: Test) -> None:
-    """Each request on the server, with what it asks for, and its answer."""
+    """Each request on the server, with what it asks for, and its response."""
     rnbd.load(t)
     device = rnbd.map_device(t, disks.PLAIN)
     listen(t, "rnbd_srv", "rtrs_srv")
@@ -140,7 +140,7 @@ def test_requests(t: Test) -> None:
     end = " session='sess'$" if t.modules == "ours" else "$"
     matches(t, "send_io_resp_imm", answer.format("WRITE", 0) + end)
     matches(t, "send_io_resp_imm", answer.format("READ", 0) + end)  # the flush's, in C
-    if t.modules == "ours":  # C does not tell of answers with data
+    if t.modules == "ours":  # C does not tell of responses with data
         t.equal(len(told(t, "send_io_resp_imm")), len(told(t, "process_rdma")),
                 "answers, against requests")
 
@@ -170,7 +170,7 @@ def test_zeroes(t: Test) -> None:
 
 @case()
 def test_errors(t: Test) -> None:
-    """The answer to a request that failed has its errno."""
+    """The response to a request that failed has its errno."""
     rnbd.load(t)
     disk = disks.null_blk(t, size=64, badblocks="+2048-2055")
     device = rnbd.map_device(t, disk)

@@ -143,7 +143,7 @@ def test_bad_numbers(t: Test) -> None:
 def test_unknown_device(t: Test) -> None:
     """Devices that the server does not have or may not give."""
     rnbd.load(t)
-    # The answers of our server do not tell which files its machine has.
+    # The responses of our server do not tell which files its machine has.
     no_disk, below_a_file = (errno.ENOENT, errno.ENOENT) if t.modules == "ours" else (errno.ENOTBLK, errno.ENOTDIR)
     for path, number in (("/dev/nothing", errno.ENOENT), ("/dev/", no_disk),
                          ("/proc/version", no_disk), ("/dev/console", no_disk),

@@ -202,7 +202,7 @@ fn an_empty_target_is_answered() {
     );
 }
 
-// C drops such a request without an answer, so that the client hangs.
+// C drops such a request without a response, so that the client hangs.
 #[test]
 fn several_targets_are_answered() {
     for sg_cnt in [2, 256, u16::MAX] {

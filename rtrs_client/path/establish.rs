@@ -175,8 +175,8 @@ const RESOLVE_TIMEOUT_MS: u32 = 2000;
 /// Makes a CM id on a device that reaches the server, in at most `timeout` ms.
 ///
 /// The network asks for a neighbour's address for about three seconds, and the CM starts that only
-/// once. If no reply comes meanwhile, the CM waits until its own time is over, although the
-/// neighbour may be there soon after. So the CM is asked several times.
+/// once. If the neighbour does not answer meanwhile, the CM waits until its own time is over,
+/// although the neighbour may be there soon after. So the CM is asked several times.
 fn resolve_address(
     path: &Path,
     handler: &Arc<PathHandler>,
@@ -209,7 +209,7 @@ fn resolve_address(
 }
 
 /// How long a path waits while another path of the session asks the server, in milliseconds. Then
-/// the path asks all the same: the server may never reply to the other path.
+/// the path asks all the same: the server may never respond to the other path.
 const TURN_TIMEOUT_MS: u32 = 500;
 
 /// The state that the steps of one establishment share.
@@ -315,7 +315,7 @@ impl Setup<'_> {
     }
 
     /// Asks the server for the connection, offering `features` and those that are always offered.
-    /// Returns the server's answer if it accepts.
+    /// Returns the server's response if it accepts.
     fn ask_server(
         &mut self,
         queue_pair: &mut QueuePair<PathHandler>,

@@ -63,7 +63,7 @@ use crate::{
     work::WorkKind, //
 };
 
-/// The server's answer to the request for a connection.
+/// The server's response to the request for a connection.
 pub(super) struct Answer {
     /// The request.
     request: ConnReq,
@@ -74,7 +74,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Checks the server's reply to `request`.
+    /// Checks the server's response to `request`.
     pub(super) fn parse(request: ConnReq, reply: &PrivateData) -> Result<Self, ProtoError> {
         Ok(Self {
             request,

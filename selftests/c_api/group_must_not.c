@@ -63,7 +63,7 @@ int group_foreign(struct rtrs_group *group)
 	return err;
 }
 
-/* Uses a permit whose request is in flight; the answer may come sooner, so several times. */
+/* Uses a permit whose request is in flight; the response may come sooner, so several times. */
 int group_busy(struct rtrs_group *group)
 {
 	struct request *request = new_request(), *second = new_request();

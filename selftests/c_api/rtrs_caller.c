@@ -18,7 +18,7 @@
 
 #define PORT 1234
 
-/* Messages of RNBD: what the client's version is, and the server's answer. */
+/* Messages of RNBD: what the client's version is, and the server's response. */
 enum { SESS_INFO = 0, SESS_INFO_RSP = 1 };
 
 struct sess_info {
@@ -262,7 +262,7 @@ static int test_permit_of_another(struct rtrs_clt_sess *sess)
 	return err;
 }
 
-/* Uses a permit whose request is in flight; the answer may come sooner, so several times. */
+/* Uses a permit whose request is in flight; the response may come sooner, so several times. */
 static int test_busy(struct rtrs_clt_sess *sess)
 {
 	struct request *request = new_request(), *second = new_request();

@@ -56,7 +56,7 @@ static void confirmed(void *private, int errno)
 	complete(&answer->done);
 }
 
-/* Asks, and waits; @data has room for what is asked. The error of the answer, or positive. */
+/* Asks, and waits; @data has room for what is asked. The error of the response, or positive. */
 static int ask(struct rtrs_clt_sess *sess, const struct question *question, u8 *data)
 {
 	static u8 text[LONG_MESSAGE];

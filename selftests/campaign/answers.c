@@ -262,7 +262,7 @@ static void answer_control(struct liar *liar, const struct request *request, siz
 	say_answer(liar, request, &answer);
 }
 
-/* An answer to IO that is wrong, and that the client bears; false if the right one is still to be given. */
+/* A wrong response to IO, which the client bears; false if the right one is still to be given. */
 static bool lie_about_io(struct liar *liar, const struct request *request, struct numbers *numbers)
 {
 	static const uint32_t lengths[] = { 0, 1, SECTOR };
@@ -329,7 +329,7 @@ static void disconnect_all(struct liar *liar)
 			rdma_disconnect(liar->hub.connections[at]->id);
 }
 
-/* What ends the path, most likely; the answer follows in any case. */
+/* What ends the path, most likely; the response follows in any case. */
 static void end_path(struct liar *liar, const struct request *request, struct numbers *numbers)
 {
 	struct rkey_rsp key = { RKEY_RSP, request->chunk, limit(numbers, 32) };

@@ -70,15 +70,15 @@ struct connection *any_connection(struct liar *liar, struct numbers *numbers);
 void say_immediate(struct connection *connection, uint32_t imm);
 /* Send a message, with an immediate if `imm` is not 0. */
 void say_message(struct liar *liar, struct connection *connection, const void *message, size_t length, uint32_t imm);
-/* The answer as it should be. */
+/* The response as it should be. */
 struct answer right_answer(const struct request *request);
 void say_answer(struct liar *liar, const struct request *request, const struct answer *answer);
 /* Send the responses that were collected. */
 void say_collected(struct liar *liar);
 
-/* Answer, or lie. */
+/* Respond, or lie. */
 void answer_request(struct liar *liar, const struct request *request);
-/* Answer a request that was held back. */
+/* Respond to a request that was held back. */
 void answer_held(struct liar *liar);
 void answer_info(struct liar *liar, struct connection *connection);
 void answer_heartbeat(struct liar *liar, struct connection *connection);

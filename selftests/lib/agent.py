@@ -6,7 +6,7 @@ Runs commands and file operations for the host over a virtio-serial port, so
 that tests control a machine whose network they take away.  A frame is two
 big-endian u32 (length of a JSON header, length of a payload) and those bytes;
 ``blobs`` in the header cuts the payload into pieces.  Every request carries an
-``id`` that its one answer repeats; requests run concurrently.
+``id`` that its one response repeats; requests run concurrently.
 """
 
 from __future__ import annotations

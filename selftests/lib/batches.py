@@ -54,7 +54,7 @@ class Batches:
                                    seconds=1.0)
 
     def go_on(self) -> None:
-        """Wait until there are more finished requests than can have been under way."""
+        """Wait until there are more finished requests than can have been in flight."""
         wanted = self._done() + 3 * self._depth
         wait_until(lambda: self._job.done() or self._finished(wanted),
                    60.0 * self._t.client.slow, "requests in batches")

@@ -19,7 +19,7 @@ def _request(connections: int = 1) -> bytes:
 
 
 def unconfirmed(address: str, count: int) -> int:
-    """Paths that are not confirmed, all at a time; then the chunk of the answer to a client that means well."""
+    """Paths that are not confirmed, all at a time; then the chunk of the response to a client that means well."""
     with contextlib.ExitStack() as held:
         for _ in range(count):
             held.callback(rtrs.Unconfirmed(address, _request(), receives=0, depth=16).close)

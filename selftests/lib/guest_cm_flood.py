@@ -25,7 +25,7 @@ DONT_FRAGMENT = 0x4000
 # Class, version and attribute of a request of the connection manager.
 CM_CLASS, CM_VERSION, SEND, CM_REQUEST = 7, 2, 3, 0x10
 TCP_PORT_SPACE = 0x0106
-# As the connection manager of Linux asks: 4 s for an answer, 15 times.
+# As the connection manager of Linux asks: 4 s for a response, 15 times.
 TIMEOUT, RETRIES, MTU_1024 = 20, 15, 3
 # How many requests are sent at once.
 BURST = 4

@@ -25,7 +25,7 @@ FIFREEZE, FITHAW = 0xC0045877, 0xC0045878
 
 
 def polite(address: str) -> int:
-    """A client that does nothing wrong but in the message of the user; the chunk of the answer."""
+    """A client that does nothing wrong but in the message of the user; the chunk of the response."""
     with rtrs.Peer(address) as peer:
         peer.establish()
         peer.request(PAD + struct.pack("<HH", 2, len(PAD)), offset=len(PAD))
@@ -101,7 +101,7 @@ def second_requests(address: str) -> dict[str, Any]:
 
 def connect_as_another(address: str, source: str) -> tuple[int, int]:
     """Connect somebody else's path again from another address: the errno, and the chunk of an
-    answer that the path gives after that."""
+    response that the path gives after that."""
     with rtrs.Peer(address) as peer:
         peer.establish()
         try:
@@ -148,7 +148,7 @@ def name_in_use(address: str) -> tuple[bool, bool]:
 
 
 def answered(address: str) -> dict[str, Any]:
-    """Requests that are wrong but understood; the errno of each answer."""
+    """Requests that are wrong but understood; the errno of each response."""
     results = {}
     with rtrs.Peer(address) as peer:
         peer.establish()
@@ -239,7 +239,7 @@ def heartbeats(address: str, count: int = 2000) -> tuple[int, int]:
 
 
 def deaf(address: str, requests: int = 3000) -> int:
-    """A client that asks and never takes an answer; how many requests it got rid of."""
+    """A client that asks and never takes a response; how many requests it got rid of."""
     with rtrs.Peer(address, receives=0) as peer:
         peer.establish()
         sent = 0
@@ -344,7 +344,7 @@ def refusal(peer: rtrs.Peer) -> int:
 def stale_key(address: str) -> str:
     """A chunk's old key after its data was used; whether the server's memory is safe from it.
 
-    Only with always_invalidate: the answer to a write whose data is not copied brings a new key.
+    Only with always_invalidate: the response to a write whose data is not copied brings a new key.
     """
     with rtrs.Peer(address) as peer:
         peer.establish()
@@ -422,9 +422,9 @@ def write_request(peer: rtrs.Peer, disk: int, sector: int, data: bytes) -> None:
 
 def early(address: str, device: str, folder: str,
           requests: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """Send writes for the same chunk while the disk has the first; the answers, and what the disk has.
+    """Send writes for the same chunk while the disk has the first; the responses, and what the disk has.
 
-    No answers if the server closed the path.
+    No responses if the server closed the path.
     """
     with rtrs.Peer(address) as peer:
         peer.establish()
@@ -496,7 +496,7 @@ def add_path_beside_write(address: str, device: str, folder: str, length: int,
                 write_request(peer, disk, 0, b"x" * length)
                 wait_for_writes(device, busy=True)
                 thread.start()
-                # An established path answers within milliseconds.
+                # An established path responds within milliseconds.
                 thread.join(2)
                 early = not thread.is_alive()
             wait_for_writes(device, busy=False)

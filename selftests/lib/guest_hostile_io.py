@@ -14,7 +14,7 @@ MAGIC, FEATURE_NEWS, FEATURE_RESERVATIONS = 0x58424E52, 1, 8
 READ, WRITE, FLUSH, DISCARD, SECURE_ERASE, WRITE_ZEROES = range(6)
 FUA, PREFLUSH = 1 << 9, 1 << 10
 READ_ONLY, READ_WRITE, MIGRATION = range(3)
-# A requested answer's place in the chunk.
+# A requested response's place in the chunk.
 PLACE = 16384
 
 
@@ -37,11 +37,11 @@ class Rnbd:
         self.device_id = struct.unpack_from("<I", self.peer.scratch.buffer.raw, 4)[0]
 
     def post(self, message: bytes, *, chunk: int = 0) -> None:
-        """Send a message without data, whose answer is yet to be taken."""
+        """Send a message without data, whose response is yet to be taken."""
         self.peer.request(message + struct.pack("<HH", 2, len(message)), chunk=chunk, offset=len(message))
 
     def send(self, message: bytes) -> int:
-        """A message without data; the errno of the answer."""
+        """A message without data; the errno of the response."""
         self.post(message)
         return self.peer.answer()[1]
 
@@ -50,7 +50,7 @@ class Rnbd:
         return struct.pack("<HxxI", CLOSE, self.device_id)
 
     def agree(self, features: int) -> int:
-        """Agree on extensions; the errno of the answer."""
+        """Agree on extensions; the errno of the response."""
         return self.ask(struct.pack("<HxxB3xIIQ12x", SESS_INFO, 2, MAGIC, features, 1), length=36)
 
     def command(self, action: int, sequence: int, *, key: int = 0, service_key: int = 0, kind: int = 0,
@@ -69,24 +69,24 @@ class Rnbd:
         return list(struct.unpack_from(f"<{count}Q", raw, 24))
 
     def ask(self, message: bytes, **fields: Any) -> int:
-        """A message that is answered with data; the errno of the answer."""
+        """A message that is answered with data; the errno of the response."""
         peer = self.peer
         rtrs_message = peer.read_message(usr_len=len(message), **fields)
         peer.request(message + rtrs_message, place=PLACE, offset=PLACE + len(message))
         return peer.answer()[1]
 
     def open(self, name: str, access_mode: int = READ_WRITE, *, cut: int | None = None) -> int:
-        """Open a device, by a message of which bytes may be missing; the errno of the answer."""
+        """Open a device, by a message of which bytes may be missing; the errno of the response."""
         message = struct.pack("<HxxBx256s2x", OPEN, access_mode, name.encode())
         return self.ask(message[:cut], length=56)
 
     def read(self, size: int, **fields: Any) -> int:
-        """A read of so many bytes into the memory that the fields say; the errno of the answer."""
+        """A read of so many bytes into the memory that the fields say; the errno of the response."""
         return self.ask(struct.pack("<HxxIQIIH6x", IO, self.device_id, 0, READ, size, 0), **fields)
 
     def write(self, data: bytes, *, sector: int = 0, prio: int = 0, rw: int = WRITE,
               size: int | None = None, device_id: int | None = None) -> int:
-        """A write; the errno of the answer."""
+        """A write; the errno of the response."""
         size = len(data) if size is None else size
         device_id = self.device_id if device_id is None else device_id
         message = struct.pack("<HxxIQIIH6x", IO, device_id, sector, rw, size, prio)

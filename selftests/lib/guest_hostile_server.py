@@ -94,7 +94,7 @@ def retries() -> list[tuple[int, int]]:
 
 def conn_fields(server: rtrs.Server, normal: Any, request: Any, cid: int = 0, accept: bool = True,
                 **fields: Any) -> tuple[bytes, bool]:
-    """Answer the request for a connection with these fields."""
+    """Respond to the request for a connection with these fields."""
     if request["cid"] != cid:
         return normal(request)
     if cid == 0:
@@ -106,14 +106,14 @@ def conn_fields(server: rtrs.Server, normal: Any, request: Any, cid: int = 0, ac
 
 def conn_raw(_server: rtrs.Server, normal: Any, request: Any, cid: int = 0, accept: bool = True,
              data: str = "") -> tuple[bytes, bool]:
-    """Answer the request for a connection with these bytes."""
+    """Respond to the request for a connection with these bytes."""
     if request["cid"] != cid:
         return normal(request)
     return bytes.fromhex(data), accept
 
 
 def info(server: rtrs.Server, _normal: Any, connection: Any, what: str) -> None:
-    """Answer the information request with something wrong."""
+    """Respond to the information request with something wrong."""
     chunk, address, key = server.chunk_size, server.chunks.address, server.chunks.rkey
     depth, top = server.queue_depth, (1 << 64) - 4096
     whole = [(address, key, depth * chunk)]
@@ -164,23 +164,23 @@ def nothing(_server: rtrs.Server, _normal: Any, *_given: Any) -> None:
 
 
 def reply(server: rtrs.Server, _normal: Any, request: Any, data: str = "", number: int = 0) -> None:
-    """Answer a request that is no IO with these bytes and this errno."""
+    """Respond to a request that is no IO with these bytes and this errno."""
     server.answer(request, bytes.fromhex(data), number)
 
 
 def open_fields(_server: rtrs.Server, _normal: Any, _request: Any, **fields: Any) -> bytes:
-    """Answer the opening of the disk with these fields."""
+    """Respond to the opening of the disk with these fields."""
     return rtrs.open_rsp(**fields)
 
 
 def open_short(_server: rtrs.Server, normal: Any, request: Any, length: int) -> bytes:
-    """Answer the opening of the disk with the beginning of the answer."""
+    """Respond to the opening of the disk with the beginning of the response."""
     return normal(request)[:length]
 
 
 def info_version(_server: rtrs.Server, normal: Any, request: Any, version: int = 2,
                  kind: int = 1) -> bytes:
-    """Answer the first message of a session with this version and this type."""
+    """Respond to the first message of a session with this version and this type."""
     message = bytearray(normal(request))
     message[0], message[4] = kind, version
     return bytes(message)
@@ -188,7 +188,7 @@ def info_version(_server: rtrs.Server, normal: Any, request: Any, version: int =
 
 def extension(_server: rtrs.Server, _normal: Any, request: Any, nonce: int = 0,
               without: int = 0) -> bytes:
-    """Answer the first message of a session with the extensions that it offers but these bits, and with its nonce,
+    """Respond to the first message of a session with the extensions that it offers but these bits, and with its nonce,
     or with one that differs in these bits."""
     magic, features, number = struct.unpack_from("<IIQ", request.header, 8)
     return struct.pack("<HHB3xIIQ12x", rtrs.SESS_INFO + 1, 0, 2, magic, features & ~without,
@@ -196,7 +196,7 @@ def extension(_server: rtrs.Server, _normal: Any, request: Any, nonce: int = 0,
 
 
 def named(_server: rtrs.Server, normal: Any, request: Any, name: str) -> bytes:
-    """Answer the opening of the disk with this name of the disk behind the answer."""
+    """Respond to the opening of the disk with this name of the disk behind the response."""
     answer: bytes = normal(request)
     return answer + name.encode().ljust(128, b"\0")
 
@@ -204,7 +204,7 @@ def named(_server: rtrs.Server, normal: Any, request: Any, name: str) -> bytes:
 def tell_disks(server: rtrs.Server, normal: Any, request: Any, paths: list[str], count: int | None = None,
                more: bool = False, kind: int = rtrs.DISCOVER + 1, sectors: int = 8, blocks: int = SECTOR,
                path_len: int | None = None, wwid: str = "", endless: bool = False) -> None:
-    """Answer who asks for disks with disks of these paths; with ``endless`` ever new ones."""
+    """Respond to who asks for disks with disks of these paths; with ``endless`` ever new ones."""
     if request.message != rtrs.DISCOVER:
         return normal(request)
     if endless:
@@ -223,7 +223,7 @@ def tell_news(server: rtrs.Server, normal: Any, request: Any, records: list[tupl
               sequence: int = 1, count: int | None = None, more: bool = False,
               kind: int = rtrs.NEWS + 1, blocks: int = SECTOR, drain_ms: int | None = None,
               limits: dict[str, int] | None = None, record_flags: int = 0, reason: int = 0) -> None:
-    """Answer who asks for news with these records, device and size in sectors; with other limits than those of a
+    """Respond to who asks for news with these records, device and size in sectors; with other limits than those of a
     disk that has nothing special, with these flags and reason; and with the time for which the server drains, if
     there is one."""
     if request.message != rtrs.NEWS:
@@ -255,29 +255,29 @@ def never_open(server: rtrs.Server, normal: Any, request: Any) -> None:
 
 
 def answer_late() -> None:
-    """Answer what was not answered."""
+    """Respond to what has no response yet."""
     _running[-1].late()
 
 
-# Answers to IO.
+# Responses to IO.
 
 
 def first_immediates(_server: rtrs.Server, normal: Any, request: Any, kinds: list[int],
                      about: int) -> None:
-    """Immediates, and then the answer."""
+    """Immediates, and then the response."""
     for kind in kinds:
         request.connection.immediate(kind, about)
     normal(request)
 
 
 def twice(_server: rtrs.Server, normal: Any, request: Any) -> None:
-    """Answer, and answer once more."""
+    """Respond, and respond once more."""
     normal(request)
     request.connection.immediate(rtrs.IO_RSP, request.chunk)
 
 
 def on_another(server: rtrs.Server, _normal: Any, request: Any, cid: int) -> None:
-    """Answer on another connection than that of the request: this one, or (1) any for IO."""
+    """Respond on another connection than that of the request: this one, or (1) any for IO."""
     own = request.connection
     other = next(connection for connection in server.connections.values()
                  if connection is not own and min(connection.cid, 1) == cid)
@@ -286,23 +286,23 @@ def on_another(server: rtrs.Server, _normal: Any, request: Any, cid: int) -> Non
 
 def message(_server: rtrs.Server, _normal: Any, request: Any, opcode: int, data: str = "",
             imm: int = 0) -> None:
-    """A message instead of an answer."""
+    """A message instead of a response."""
     request.connection.send(opcode, bytes.fromhex(data), imm=imm)
 
 
 def wrong_place(server: rtrs.Server, normal: Any, request: Any) -> None:
-    """Write to where nobody asked for anything, and then answer."""
+    """Write to where nobody asked for anything, and then respond."""
     request.target = request.target[0] + (1 << 20), request.target[1]
     normal(request)
 
 
 def with_errno(server: rtrs.Server, _normal: Any, request: Any, number: int) -> None:
-    """Answer with an errno, or 0, and no data."""
+    """Respond with an errno, or 0, and no data."""
     server.answer(request, number=number)
 
 
 def fewer_bytes(server: rtrs.Server, _normal: Any, request: Any, length: int) -> None:
-    """Answer with fewer bytes than asked for."""
+    """Respond with fewer bytes than asked for."""
     server.answer(request, bytes([0x55]) * length)
 
 
@@ -315,7 +315,7 @@ def drop(server: rtrs.Server, _normal: Any, _request: Any) -> None:
 
 
 def key_claims(server: rtrs.Server, _normal: Any, request: Any, invalidate: bool, claim: bool) -> None:
-    """Answer with an invalidation or without one, and say the same or not."""
+    """Respond with an invalidation or without one, and say the same or not."""
     server.answer(request, b"x" * request.length, invalidate=invalidate, claim=claim)
 
 
@@ -329,11 +329,11 @@ def key_of_another(server: rtrs.Server, _normal: Any, request: Any, key: int | N
 
 
 def key_elsewhere(server: rtrs.Server, _normal: Any, request: Any) -> None:
-    """Invalidate the right key by another connection, and do not say so. The answer brings no data,
+    """Invalidate the right key by another connection, and do not say so. The response brings no data,
     which might come too late."""
     other = next(connection for connection in server.connections.values()
                  if connection.cid not in (0, request.connection.cid))
-    # The client would invalidate it first if it had the answer before.
+    # The client would invalidate it first if it had the response before.
     server.invalidate(other, request.target[1],
                       lambda: server.answer(request, invalidate=False, claim=False))
 
@@ -342,7 +342,7 @@ def key_elsewhere(server: rtrs.Server, _normal: Any, request: Any) -> None:
 
 
 def flood(server: rtrs.Server, _normal: Any, _connection: Any, number: int = 1000) -> None:
-    """Answer a heartbeat with many, on all connections."""
+    """Acknowledge a heartbeat with many, on all connections."""
     for connection in list(server.connections.values()):
         for _ in range(number):
             deadline = time.monotonic() + rtrs.TIMEOUT
@@ -412,7 +412,7 @@ def overwrite(path: str, length: int) -> tuple[str, bool]:
 
 
 def errnos(path: str, length: int, step: int) -> dict[str, list[int]]:
-    """Read and answer with errnos that are ``step`` apart; by errno of the read, those answered."""
+    """Read and respond with errnos that are ``step`` apart; by errno of the read, those answered."""
     results: dict[str, list[int]] = {}
     with _Reader(path, length) as reader:
         for number in range(1, 512, step):
@@ -428,7 +428,7 @@ def errnos(path: str, length: int, step: int) -> dict[str, list[int]]:
 
 
 def answer_early(path: str, length: int, times: int) -> None:
-    """Answer the requests of a tag all the time, also those that have not come yet, while the
+    """Respond to the requests of a tag all the time, also those that have not come yet, while the
     beginning of a disk is read."""
     server = _running[-1]
     with _Reader(path, length) as reader:
@@ -464,7 +464,7 @@ def _last_key(server: rtrs.Server) -> int:
 
 def repeated_key(path: str, length: int) -> tuple[str, bool]:
     """Have a key invalidated by a connection that it is not used on, use all others on the old
-    connection, and then that one again on the other, with an answer that claims to have
+    connection, and then that one again on the other, with a response that claims to have
     invalidated it: what a write to it does, and whether it was the same key."""
     server = _running[-1]
     with _Reader(path, length) as reader:

@@ -120,7 +120,7 @@ def all_zero(path: str, offset: int, length: int) -> bool:
 
 
 def write_beside_reads(path: str, other: str, reads: int) -> int:
-    """Write a page, and while that is under way begin to read many of another disk, all from one
+    """Write a page, and while that is in flight begin to read many of another disk, all from one
     CPU; how many reads were done when the write was."""
     os.sched_setaffinity(0, {0})
     done = []

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 
-# A command whose answer has so many lines, the first with this beginning. The answer says that the commands
+# A command whose output has so many lines, the first with this beginning. The output says that the commands
 # before it are done.
 LAST, ANSWER, ANSWER_LINES = "qdisc show dev lo", "qdisc ", 3
 

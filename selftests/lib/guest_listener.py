@@ -56,7 +56,7 @@ _running = []
 
 
 def start(port: int, accept: bool, data: list[int]) -> None:
-    """Listen; answer every connection request with these bytes of private data."""
+    """Listen; respond to every connection request with these bytes of private data."""
     _running.append(_Listener(port, accept, bytes(data)))
 
 

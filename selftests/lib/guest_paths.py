@@ -24,14 +24,14 @@ def writes(device: str) -> int:
 
 
 def send_write(path: rtrs.Peer, device_id: int) -> None:
-    """Send a write of one sector in chunk CHUNK, without waiting for the answer."""
+    """Send a write of one sector in chunk CHUNK, without waiting for the response."""
     header = struct.pack("<HxxIQIIH6x", IO, device_id, 0, WRITE, SIZE, 0)
     message = struct.pack("<HH", 2, len(header))
     path.request(bytes(SIZE) + header + message, chunk=CHUNK, offset=SIZE + len(header))
 
 
 def next_answer(paths: list[rtrs.Peer]) -> tuple[int, tuple[int, int]]:
-    """Wait for an answer by any of these paths: its number, chunk and errno."""
+    """Wait for a response by any of these paths: its number, chunk and errno."""
     deadline = time.monotonic() + rtrs.TIMEOUT
     while time.monotonic() < deadline:
         for number, path in enumerate(paths):
@@ -41,7 +41,7 @@ def next_answer(paths: list[rtrs.Peer]) -> tuple[int, tuple[int, int]]:
 
 
 def copies(address: str, sources: list[str], device: str) -> list[list[int]]:
-    """Send the same write by one path after the other while the disk is slow. Returns for each answer
+    """Send the same write by one path after the other while the disk is slow. Returns for each response
     its path, its chunk and errno, and how many writes the disk had finished by then."""
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(rtrs.Peer(address, source=sources[0]))

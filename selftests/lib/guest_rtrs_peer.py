@@ -95,7 +95,7 @@ class Connection(guest_verbs.QueuePair):
         return int(guest_verbs.Qp.from_address(self.id.contents.qp).qp_num)
 
     def _answered(self) -> None:
-        """Take the server's answer. Before this the connection is not confirmed: the library does that here."""
+        """Take the server's response. Before this the connection is not confirmed: the library does that here."""
         accepted = self._expect(ESTABLISHED)
         self.answer, self.retries = accepted.data, accepted.retries
 
@@ -168,7 +168,7 @@ class Connection(guest_verbs.QueuePair):
 
 
 class Unconfirmed(Connection):
-    """A connection whose answer has come and is not taken: the server does not learn that it has come."""
+    """A connection whose response has come and is not taken: the server does not learn that it has come."""
 
     def _answered(self) -> None:
         if not select.select([self.events.fd], [], [], TIMEOUT)[0]:
@@ -241,7 +241,7 @@ class Peer:
         self.connections[0].post_recv(self.info.sge(0, size), 1 << 32)
 
     def receive_info(self) -> None:
-        """Wait for the answer; after that the chunks are known, or with which errno the server refuses the session."""
+        """Wait for the response; then the chunks are known, or with which errno the server refuses the session."""
         service = self.connections[0]
         deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline:
@@ -303,7 +303,7 @@ class Peer:
                            length)
 
     def answer(self, *, cid: int = 1, timeout: float = TIMEOUT) -> tuple[int, int]:
-        """The next answer: chunk and errno, after its new key was noted."""
+        """The next response: chunk and errno, after its new key was noted."""
         while True:
             imm, data = self.connections[cid].next_receive(timeout)
             if imm is None:

@@ -27,7 +27,7 @@ MAGIC, VERSION = 0x1BBD, 0x0200
 IO_RSP, IO_RSP_W_INV, IO_RSPS, DOORBELL, HB_MSG, HB_ACK = 1, 2, 3, 6, 8, 9
 MSG_INFO_RSP, MSG_WRITE, MSG_READ, MSG_RKEY = 1, 2, 3, 4
 NEED_INVAL = 1
-SESS_INFO, OPEN, IO, CLOSE, NEWS, DISCOVER = 0, 2, 4, 5, 6, 12  # RNBD's messages; an answer has the next number
+SESS_INFO, OPEN, IO, CLOSE, NEWS, DISCOVER = 0, 2, 4, 5, 6, 12  # RNBD's messages; a response has the next number
 IO_READ, IO_WRITE = 0, 1
 SECTOR = 512
 RECEIVES, RECEIVE_SIZE = 256, 512
@@ -131,7 +131,7 @@ class Server:
     # What the server says. Each of these may be replaced.
 
     def conn_response(self, fields: Any) -> tuple[bytes, bool]:
-        """The answer to a connection request, which has these fields; and whether it accepts."""
+        """The response to a connection request, which has these fields; and whether it accepts."""
         if fields["cid"] == 0:
             self.chunk_size = self.max_io_size + self.max_hdr_size
         return conn_rsp(self), True
@@ -140,24 +140,24 @@ class Server:
         """Nothing is said when a connection stands."""
 
     def info(self, connection: Any) -> None:
-        """Answer the information request: one descriptor for all chunks."""
+        """Respond to the information request: one descriptor for all chunks."""
         connection.send(verbs.SEND, info_rsp([(self.chunks.address, self.chunks.rkey,
                                                self.chunk_size * self.queue_depth)]))
 
     def heartbeat(self, connection: Any) -> None:
-        """Answer a heartbeat."""
+        """Acknowledge a heartbeat."""
         connection.immediate(HB_ACK)
 
     def session_info(self, _request: Request) -> bytes:
-        """The answer to the first message of a session."""
+        """The response to the first message of a session."""
         return struct.pack("<HHB31x", SESS_INFO + 1, 0, 2)
 
     def opened(self, _request: Request) -> bytes:
-        """The answer to the opening of the disk."""
+        """The response to the opening of the disk."""
         return open_rsp(nsectors=len(self.disk) // SECTOR)
 
     def control(self, request: Request) -> None:
-        """Carry out and answer what is no IO."""
+        """Carry out what is no IO, and respond."""
         if request.message == SESS_INFO:
             self.answer(request, self.session_info(request))
         elif request.message == OPEN:
@@ -166,7 +166,7 @@ class Server:
             self.answer(request)
 
     def io(self, request: Request) -> None:
-        """Carry out and answer a read, a write or what else a disk does."""
+        """Carry out a read, a write or what else a disk does, and respond."""
         operation, sector = request.operation, request.sector
         if operation == IO_WRITE:
             self.disk[sector * SECTOR:sector * SECTOR + len(request.data)] = request.data
@@ -181,7 +181,7 @@ class Server:
     def answer(self, request: Request, data: bytes = b"", number: int = 0, *,
                invalidate: bool | None = None, claim: bool | None = None,
                connection: Connection | None = None) -> None:
-        """Answer a request: with data, or an errno. It is ``invalidate``d, and ``claim``ed to be,
+        """Respond to a request: with data, or an errno. It is ``invalidate``d, and ``claim``ed to be,
         if the client wants that, unless they say otherwise."""
         connection = connection or request.connection
         wanted = bool(request.flags & NEED_INVAL) and request.target is not None
@@ -403,7 +403,7 @@ class Server:
 
 
 def conn_rsp(server: Server, **fields: Any) -> bytes:
-    """The private data of the answer to a connection request."""
+    """The private data of the response to a connection request."""
     values = {"magic": MAGIC, "version": VERSION, "errno": 0, "queue_depth": server.queue_depth,
               "max_io_size": server.max_io_size, "max_hdr_size": server.max_hdr_size,
               "flags": 2 if server.new_rkey else 0, "features": server.features, **fields}
@@ -419,7 +419,7 @@ def info_rsp(descriptors: list[tuple[int, int, int]], *, kind: int = MSG_INFO_RS
 
 
 def open_rsp(**fields: Any) -> bytes:
-    """The answer to the opening of a disk."""
+    """The response to the opening of a disk."""
     values = {"kind": OPEN + 1, "padding": 0, "device_id": 7, "nsectors": 2048,
               "max_hw_sectors": 256, "max_write_zeroes_sectors": 0, "max_discard_sectors": 0,
               "discard_granularity": 0, "discard_alignment": 0, "physical_block_size": 512,

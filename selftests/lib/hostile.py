@@ -144,7 +144,7 @@ def path_state(t: Test) -> str:
 
 
 def ignored(t: Test, device: Device, what: str, log: str, length: int = PAGE) -> None:
-    """A read, whose answer is wrong, is answered all the same, and the path stays."""
+    """A read, whose response is wrong, is answered all the same, and the path stays."""
     within_log_limit(t)
     mark = t.client.log_mark()
     reconnects = t.client.read(f"{rnbd.client_path(t, 'sess')}/stats/reconnects")
@@ -160,7 +160,7 @@ def ignored(t: Test, device: Device, what: str, log: str, length: int = PAGE) ->
 
 def ends_the_path(t: Test, device: Device, what: str, log: str, length: int = PAGE,
                   function: Callable[[str, int], object] = hostile.read) -> None:
-    """A read, whose answer is wrong, fails as its path does, which connects again. ``log`` is not
+    """A read, whose response is wrong, fails as its path does, which connects again. ``log`` is not
     waited for if it is empty."""
     within_log_limit(t)
     mark = t.client.log_mark()

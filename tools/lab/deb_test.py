@@ -372,7 +372,7 @@ class Story:
                          "the module was loaded again without its policy", 30)
 
     def identity(self) -> None:
-        """A disk with a name in the world has one link by it, however often it is mapped, and LVM takes the disk."""
+        """A disk with a wwid has one link by it, however often it is mapped, and LVM takes the disk."""
         assert self.pair is not None
         server = self.pair.server
         server.run("modprobe sd_mod; modprobe scsi_debug dev_size_mb=64")

@@ -35,7 +35,7 @@ class Disk:
 
     ``block_size`` is the logical one in bytes. ``snapshot`` discards writes
     when the machine ends. With ``wwn``, 16 hexadecimal digits, it is a SCSI disk
-    of that name in the world.
+    with that wwid.
     """
 
     path: Path

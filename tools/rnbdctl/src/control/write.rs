@@ -15,7 +15,7 @@ use crate::Error;
 use crate::Kind;
 use crate::Result;
 
-/// The meaning of an error number in the answer to a request.
+/// The meaning of an error number in the response to a request.
 pub(super) struct Meaning {
     pub(super) errno: Errno,
     pub(super) kind: Kind,
