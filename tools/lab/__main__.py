@@ -31,6 +31,7 @@ from . import setup
 from . import sizes
 from . import spelling
 from . import stack_frames
+from . import terms
 from . import test_command
 from . import try_command
 from . import vm_shell
@@ -120,6 +121,7 @@ def parser() -> argparse.ArgumentParser:
     sizes.add_parser(commands)
     spelling.add_parser(commands)
     stack_frames.add_parser(commands)
+    terms.add_parser(commands)
     test_command.add_parser(commands)
     try_command.add_parser(commands)
     vm_shell.add_parser(commands)

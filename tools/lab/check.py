@@ -19,6 +19,7 @@ from . import prose
 from . import python_tools
 from . import rust_source
 from . import spelling
+from . import terms
 from .run import CommandFailed
 
 _NOT_OURS = ("build", "target", ".git")
@@ -61,7 +62,7 @@ def fmt(check: bool) -> None:
 def lint() -> None:
     """Crates' origins and licences, house rules, ruff, mypy, clippy of modules and host crates, what must not compile.
 
-    Spelling and shell scripts, too. Warnings are errors.
+    Spelling, terms and shell scripts, too. Warnings are errors.
     """
     problems = layers.check(paths.CHECKOUT, list(rust_source.CRATES), verbose=False, lower=False)
     if problems:
@@ -75,9 +76,10 @@ def lint() -> None:
     problems = house.check(paths.CHECKOUT)
     if problems:
         raise CommandFailed("\n".join(["sources do not keep to the limits:", *problems]))
-    problems = spelling.check(paths.CHECKOUT, prose.read(paths.CHECKOUT))
+    texts = prose.read(paths.CHECKOUT)
+    problems = [*spelling.check(paths.CHECKOUT, texts), *terms.check(paths.CHECKOUT, texts)]
     if problems:
-        raise CommandFailed("\n".join(["spelling:", *problems]))
+        raise CommandFailed("\n".join(["words of documents, comments and help texts:", *problems]))
     python_tools.check()
     compile_fail.check(build.modules("stock", clippy=True))
     for manifest in host_crates():
@@ -120,7 +122,7 @@ def add_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command = commands.add_parser("fmt", help="format the Rust sources")
     command.add_argument("--check", action="store_true", help="change nothing, fail if something is not formatted")
     command.set_defaults(run=_fmt)
-    command = commands.add_parser("lint", help="layers, limits, spelling, ruff, mypy, clippy, shellcheck")
+    command = commands.add_parser("lint", help="layers, limits, spelling, terms, ruff, mypy, clippy, shellcheck")
     command.set_defaults(run=_lint)
     command = commands.add_parser("host-test", help="run the tests that need no kernel")
     command.set_defaults(run=_host_test)
