@@ -21,6 +21,7 @@ from . import first_hour
 from . import house
 from . import layers
 from . import licences
+from . import links
 from . import paths
 from . import rnbdctl
 from . import rust_analyzer
@@ -115,6 +116,7 @@ def parser() -> argparse.ArgumentParser:
     house.add_parser(commands)
     layers.add_parser(commands)
     licences.add_parser(commands)
+    links.add_parser(commands)
     scale.add_parser(commands)
     screens.add_parser(commands)
     selftest.add_parser(commands)

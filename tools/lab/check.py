@@ -10,10 +10,12 @@ from . import build
 from . import cache
 from . import compile_fail
 from . import crates
+from . import documents
 from . import house
 from . import kernel
 from . import layers
 from . import licences
+from . import links
 from . import paths
 from . import prose
 from . import python_tools
@@ -62,7 +64,7 @@ def fmt(check: bool) -> None:
 def lint() -> None:
     """Crates' origins and licences, house rules, ruff, mypy, clippy of modules and host crates, what must not compile.
 
-    Spelling, terms and shell scripts, too. Warnings are errors.
+    Spelling, terms, links and shell scripts, too. Warnings are errors.
     """
     problems = layers.check(paths.CHECKOUT, list(rust_source.CRATES), verbose=False, lower=False)
     if problems:
@@ -80,6 +82,9 @@ def lint() -> None:
     problems = [*spelling.check(paths.CHECKOUT, texts), *terms.check(paths.CHECKOUT, texts)]
     if problems:
         raise CommandFailed("\n".join(["words of documents, comments and help texts:", *problems]))
+    problems = links.check(paths.CHECKOUT, texts, documents.documents())
+    if problems:
+        raise CommandFailed("\n".join(["links that lead nowhere:", *problems]))
     python_tools.check()
     compile_fail.check(build.modules("stock", clippy=True))
     for manifest in host_crates():
@@ -122,7 +127,7 @@ def add_parsers(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     command = commands.add_parser("fmt", help="format the Rust sources")
     command.add_argument("--check", action="store_true", help="change nothing, fail if something is not formatted")
     command.set_defaults(run=_fmt)
-    command = commands.add_parser("lint", help="layers, limits, spelling, terms, ruff, mypy, clippy, shellcheck")
+    command = commands.add_parser("lint", help="layers, limits, spelling, terms, links, ruff, mypy, clippy, shellcheck")
     command.set_defaults(run=_lint)
     command = commands.add_parser("host-test", help="run the tests that need no kernel")
     command.set_defaults(run=_host_test)

@@ -82,9 +82,20 @@ def _as_code(found: re.Match[str]) -> str:
     return CODE + "\n" * found[0].count("\n")
 
 
+def without_code(text: str) -> str:
+    """A document without its blocks and spans of code."""
+    return _SPAN.sub(_as_code, without_blocks(text))
+
+
+def without_blocks(text: str) -> str:
+    """A document without its blocks of code."""
+    return _FENCED.sub(_as_code, text)
+
+
 def _marked_up(text: str) -> str:
     """Text without its code: blocks, spans, the targets of links, addresses, placeholders."""
-    for pattern in (_FENCED, _SPAN, _NAMED_LINK, _TARGET, _OTHER_CODE):
+    text = without_code(text)
+    for pattern in (_NAMED_LINK, _TARGET, _OTHER_CODE):
         text = pattern.sub(_as_code, text)
     return text
 
