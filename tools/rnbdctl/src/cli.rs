@@ -20,11 +20,11 @@ use crate::Kind;
 use crate::Result;
 use crate::System;
 
-/// Maps remote disks over RDMA (RNBD), shows and controls them.
+/// Maps disks of servers over RDMA (RNBD), and shows and controls them.
 #[derive(Debug, Parser)]
 #[command(name = "rnbdctl", version, max_term_width = 100, after_help = EXIT_CODES)]
 pub struct Cli {
-    /// How to print what is asked for: as a table, as json or as csv
+    /// The format of the output: table, json or csv
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table)]
     #[arg(value_name = "FORMAT", hide_possible_values = true)]
     pub output: Format,
@@ -57,69 +57,69 @@ pub struct Cli {
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
-  1  the kernel refused, or something else failed
+  1  the kernel refused the command, or another failure
   2  wrong usage
   3  no such device, session, path or remote disk
-  4  not permitted, here or by the server
-  5  in use, exists already, or not in a state for that
-  6  the server cannot be reached or does not answer
-  7  a kernel module is not loaded or cannot do that
+  4  not permitted, by this machine or by the server
+  5  the object is in use, exists already, or has the wrong state
+  6  the server cannot be reached or does not respond
+  7  a kernel module is not loaded, or lacks the function
   8  a check found a problem
   9  a configuration file is wrong";
 
 /// The subcommands, each in its file below `src/commands`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Map remote disks: each becomes a /dev/rnbd<N>
+    /// Map disks of a server: each disk becomes a device /dev/rnbd<N>
     Map(commands::map::Args),
-    /// List the disks of a server that this machine could map
+    /// List the disks of a server that this machine can map
     Discover(commands::discover::Args),
     /// Unmap devices
     Unmap(commands::unmap::Args),
-    /// Have the server open the disks of closed devices again
+    /// Open closed devices again: the server opens their disks again
     Remap(commands::remap::Args),
-    /// Tell this machine that a disk was resized at the server
+    /// Set the size of a device after its disk was resized at the server
     Resize(commands::resize::Args),
-    /// List devices, sessions and paths, of client and server
+    /// List devices, sessions and paths, of this machine as a client and as a server
     List(commands::list::Args),
-    /// Show everything about one device, session or path
+    /// Show all values of a device, session or path
     Show(commands::show::Args),
-    /// Add, remove, disconnect and reconnect paths, and choose among them
+    /// Add, remove, disconnect and reconnect paths; set the path policy
     Path(commands::path::Args),
     /// Set tunables of devices
     Device(commands::device::Args),
     /// Set tunables of sessions
     Session(commands::session::Args),
-    /// List what this machine exports; disconnect clients
+    /// Control this machine as a server: exports, clients, export policy, drain
     Server(commands::server::Args),
-    /// Make, list, load and remove the keys by which clients prove who they are
+    /// Make, list, load and remove the keys by which clients prove their identity
     Key(commands::key::Args),
     /// Show the RDMA devices, their ports and addresses
     Rdma(commands::rdma::Args),
-    /// Say what is wrong now with mapped disks, since when, and what to do
+    /// Show the present troubles of mapped disks: problem, duration, and what to do
     Why(commands::why::Args),
-    /// Check that everything is there to map disks or to export them
+    /// Check whether this machine can map or export disks
     Check(commands::check::Args),
-    /// Test the way to a server before it is trusted with data
+    /// Test the network to a server before disks use it
     Fabric(commands::fabric::Args),
-    /// Print the completions for a shell
+    /// Print the completion script of a shell
     Completions(commands::completions::Args),
     /// Write the manual pages
     #[command(hide = true)]
     Man(commands::man::Args),
-    /// Bring the machine to what the configuration file says
+    /// Apply the configuration file: map its disks, connect its paths, set its tunables
     Apply(commands::apply::Args),
-    /// Check the configuration file, or write one from what is mapped
+    /// Check the configuration file, or write a file from the mapped devices
     Config(commands::config::Args),
-    /// Show what devices and paths have counted
+    /// Show the counters of devices and paths
     Stats(commands::stats::Args),
-    /// Measure where the time of requests goes: waiting here, network, server, disk
+    /// Measure the time of requests in each stage: client, network, server, disk
     Latency(commands::latency::Args),
-    /// Show what devices and paths are doing now, on the whole screen
+    /// Show the present rates of devices and paths, on the whole screen
     Top(commands::top::Args),
-    /// Print what changes as it does: disks, sessions, paths; one JSON object a line
+    /// Print each change of devices, sessions and paths as it happens, as a line of JSON
     Events(commands::events::Args),
-    /// What the udev rules ask
+    /// Print facts for the udev rules
     #[command(hide = true)]
     Udev(commands::udev::Args),
     /// Serve Prometheus metrics

@@ -56,24 +56,30 @@ impl Kind {
 
     /// All kinds with their meanings, in the order of their exit codes.
     pub const ALL: [(Self, &'static str); 9] = [
-        (Self::Failed, "the kernel refused, or something else failed"),
+        (
+            Self::Failed,
+            "the kernel refused the command, or another failure",
+        ),
         (Self::Usage, "wrong usage"),
         (
             Self::NotFound,
             "no such device, session, path or remote disk",
         ),
-        (Self::NotPermitted, "not permitted, here or by the server"),
+        (
+            Self::NotPermitted,
+            "not permitted, by this machine or by the server",
+        ),
         (
             Self::Busy,
-            "in use, exists already, or not in a state for that",
+            "the object is in use, exists already, or has the wrong state",
         ),
         (
             Self::Unreachable,
-            "the server cannot be reached or does not answer",
+            "the server cannot be reached or does not respond",
         ),
         (
             Self::Unsupported,
-            "a kernel module is not loaded or cannot do that",
+            "a kernel module is not loaded, or lacks the function",
         ),
         (Self::CheckFailed, "a check found a problem"),
         (Self::BadConfig, "a configuration file is wrong"),

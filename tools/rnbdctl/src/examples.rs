@@ -18,15 +18,15 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
             ),
             (
                 "rnbdctl map storage1:vg/a storage1:vg/b --access ro",
-                "map two disks for reading",
+                "map two disks read-only",
             ),
             (
                 "rnbdctl map 192.0.2.10:sda --hold 0",
-                "have requests fail at once when it is away",
+                "map a disk whose requests fail at once while the server is away",
             ),
             (
                 "rnbdctl map --all storage1",
-                "map all disks that nobody uses",
+                "map all disks of the server that are not in use",
             ),
         ],
     ),
@@ -34,81 +34,90 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
         "discover",
         &[(
             "rnbdctl discover storage1",
-            "list the disks that this machine could map",
+            "list the disks that this machine can map",
         )],
     ),
     (
         "unmap",
         &[
             ("rnbdctl unmap rnbd0", "unmap a device"),
-            ("rnbdctl unmap --all", "unmap all devices that nobody uses"),
+            (
+                "rnbdctl unmap --all",
+                "unmap all devices that are not in use",
+            ),
         ],
     ),
     (
         "remap",
-        &[("rnbdctl remap --all", "open closed devices again")],
+        &[("rnbdctl remap --all", "open all closed devices again")],
     ),
     (
         "resize",
-        &[("rnbdctl resize rnbd0 64G", "the disk has 64 GiB now")],
+        &[(
+            "rnbdctl resize rnbd0 64G",
+            "set the size of the device to 64 GiB",
+        )],
     ),
     (
         "list",
         &[
-            ("rnbdctl list", "everything at a glance"),
+            ("rnbdctl list", "list devices, sessions and paths"),
             (
                 "rnbdctl list devices --client -o json",
-                "mapped devices, for a program",
+                "print the mapped devices as JSON",
             ),
         ],
     ),
     (
         "show",
         &[
-            ("rnbdctl show rnbd0", "a device, its session and the paths"),
-            ("rnbdctl show 192.0.2.10", "the path to that address"),
+            (
+                "rnbdctl show rnbd0",
+                "show a device, its session and its paths",
+            ),
+            ("rnbdctl show 192.0.2.10", "show the path to this address"),
         ],
     ),
     (
         "path add",
         &[(
             "rnbdctl path add SESSION 198.51.100.10",
-            "connect to one more address of the server",
+            "connect a path to another address of the server",
         )],
     ),
     (
         "path remove",
         &[(
             "rnbdctl path remove 198.51.100.10",
-            "disconnect a path and forget it",
+            "disconnect a path and remove it from its session",
         )],
     ),
     (
         "path disconnect",
         &[(
             "rnbdctl path disconnect 198.51.100.10",
-            "before its cable is pulled",
+            "disconnect a path before its cable is pulled",
         )],
     ),
     (
         "path reconnect",
         &[(
             "rnbdctl path reconnect 198.51.100.10",
-            "when its cable is in again",
+            "connect the path again when its cable is plugged in",
         )],
     ),
     (
         "path policy",
         &[(
             "rnbdctl path policy SESSION round-robin",
-            "use all paths in turn",
+            "send requests over all paths in turn",
         )],
     ),
     (
         "device set",
         &[(
             "rnbdctl device set rnbd0 io_timeout_ms=30000",
-            "give requests half a minute",
+            "let requests fail after 30 seconds",
         )],
     ),
     (
@@ -122,37 +131,40 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
         "server list",
         &[(
             "rnbdctl server list sessions",
-            "the clients of this machine",
+            "list the sessions of clients",
         )],
     ),
     (
         "server disconnect",
         &[(
             "rnbdctl server disconnect web1 --force",
-            "cut a client off, which may come again",
+            "disconnect a client, which can connect again",
         )],
     ),
     (
         "server force-close",
         &[(
             "rnbdctl server force-close sda web1",
-            "take a disk from a client",
+            "close a device that a client has mapped",
         )],
     ),
     (
         "server drain",
         &[(
             "rnbdctl server drain --for 10m",
-            "before the server is upgraded",
+            "let the clients leave before the server is upgraded",
         )],
     ),
     (
         "check",
         &[
-            ("rnbdctl check", "what this machine lacks"),
+            (
+                "rnbdctl check",
+                "check whether this machine can map or export disks",
+            ),
             (
                 "rnbdctl check storage1",
-                "and whether that server can be reached",
+                "check also whether the server can be reached",
             ),
         ],
     ),
@@ -160,17 +172,20 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
         "fabric test",
         &[(
             "rnbdctl fabric test storage1",
-            "try the network before it carries data",
+            "test the network before disks use it",
         )],
     ),
     (
         "apply",
         &[
-            ("rnbdctl apply --dry-run", "what would change"),
-            ("rnbdctl apply", "change it"),
+            (
+                "rnbdctl apply --dry-run",
+                "show the changes without making them",
+            ),
+            ("rnbdctl apply", "make the changes"),
             (
                 "rnbdctl apply --prune",
-                "and unmap what the file does not have",
+                "make the changes, and unmap devices that the file lacks",
             ),
         ],
     ),
@@ -179,11 +194,11 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
         &[
             (
                 "rnbdctl config check",
-                "what is wrong with /etc/rnbd/rnbd.toml",
+                "list the mistakes in /etc/rnbd/rnbd.toml",
             ),
             (
                 "rnbdctl config save",
-                "have what is mapped now again after a reboot",
+                "save the mapped devices, to map them again after a reboot",
             ),
         ],
     ),
@@ -191,7 +206,7 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
         "stats",
         &[(
             "rnbdctl stats rnbd0 -o json",
-            "what a device has counted, for a program",
+            "print the counters of a device as JSON",
         )],
     ),
     (
@@ -199,11 +214,11 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
         &[
             (
                 "rnbdctl latency rnbd0 --seconds 10",
-                "where the time of a disk's requests goes",
+                "measure each stage of the requests of a disk for 10 seconds",
             ),
             (
                 "rnbdctl latency rnbd0 --server-json server.json",
-                "and what the network takes of it",
+                "split the remote stage into network and server",
             ),
         ],
     ),
@@ -211,7 +226,7 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
         "top",
         &[(
             "rnbdctl top --once --interval 5",
-            "the rates of five seconds",
+            "print the rates over 5 seconds",
         )],
     ),
 ];

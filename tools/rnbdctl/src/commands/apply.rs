@@ -37,19 +37,19 @@ pub struct Args {
     /// The file [default: /etc/rnbd/rnbd.toml]
     pub file: Option<PathBuf>,
 
-    /// Only show what is different: + to add, ~ to change, - to remove
+    /// Only show the changes: + to add, ~ to change, - to remove
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 
-    /// Also unmap devices and remove paths that the file does not have
+    /// Also unmap devices and remove paths that the file lacks
     #[arg(long)]
     pub prune: bool,
 
-    /// Try again until everything is there, however long that takes
+    /// Try again until all changes are made, without a limit of time
     #[arg(short, long, conflicts_with_all = ["retry_for", "dry_run"])]
     pub wait: bool,
 
-    /// Try again until everything is there, but no longer than this
+    /// Try again until all changes are made, but no longer than this time
     #[arg(long, value_name = "SECONDS|forever", value_parser = patience)]
     #[arg(conflicts_with = "dry_run")]
     pub retry_for: Option<Patience>,
@@ -120,7 +120,7 @@ fn finish(summary: &Summary, context: &Context) -> Result {
     }
     if let Some(signal) = summary.signal {
         let name = low_level::signal_name(signal).unwrap_or("a signal");
-        eprintln!("rnbdctl: ended by {name} before everything was there");
+        eprintln!("rnbdctl: ended by {name} before all changes were made");
         // As if there had been no handler, so that the parent process sees the signal.
         low_level::emulate_default_handler(signal).map_err(|error| Error::io("ending", &error))?;
     }

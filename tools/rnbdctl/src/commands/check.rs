@@ -22,7 +22,7 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// A server whose disks shall be mapped: its name or address
+    /// Also check the network to this server: a host name or an address
     pub server: Option<String>,
 
     /// The server's port
@@ -65,7 +65,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         _ => Err(Error::new(
             Kind::CheckFailed,
             "check",
-            format!("{failed} failed, see above"),
+            format!("failed checks: {failed}"),
         )),
     }
 }

@@ -37,18 +37,18 @@ pub struct Args {
 /// The subcommands.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Say what is wrong with a file, with line and key; changes nothing
+    /// List the mistakes in a file, each with its line and key; change nothing
     Check {
         /// The file [default: /etc/rnbd/rnbd.toml]
         file: Option<PathBuf>,
     },
-    /// Print what is mapped now as a configuration file
+    /// Print the mapped devices as a configuration file
     Show,
-    /// Write what is mapped now to a configuration file
+    /// Write the mapped devices to a configuration file
     Save {
         /// The file [default: /etc/rnbd/rnbd.toml]
         file: Option<PathBuf>,
-        /// Also if there is one already
+        /// Overwrite a file that exists
         #[arg(short, long)]
         force: bool,
     },
@@ -212,8 +212,8 @@ fn save(file: &Path, force: bool, context: &Context) -> Result {
     let text = running::file_text(&client);
     let exists = file.symlink_metadata().is_ok();
     if exists && !force {
-        return Err(Error::new(Kind::Busy, what, "there is a file already")
-            .hint("overwrite it with --force"));
+        return Err(Error::new(Kind::Busy, what, "the file exists already")
+            .hint("overwrite the file with --force"));
     }
     write_whole(file, &text).map_err(|error| Error::io(what, &error))?;
     context.output.say(&format!(

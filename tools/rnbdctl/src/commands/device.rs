@@ -20,7 +20,7 @@ pub struct Args {
 /// What to do with a device.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Set tunables; all are checked before the first is set
+    /// Set tunables; all values are checked before the first is set
     #[command(after_help = tunable::help(&ClientDevice::TUNABLES, explained))]
     Set(SetArgs),
 }
@@ -41,10 +41,10 @@ pub struct SetArgs {
 fn explained(name: &str) -> &'static str {
     match name {
         "io_timeout_ms" => {
-            "how long a request may be in flight before it fails; 0: as long as it takes"
+            "how long a request may be in flight before it fails; 0: without a limit"
         }
         "hold_io_ms" => {
-            "how long requests wait while no path is up; 0: not at all, -1: as the session says"
+            "how long requests are held while no path is up; 0: not at all, -1: as in the session"
         }
         _ => "",
     }

@@ -23,14 +23,14 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The server: an IP address, a host name, or gid:GID; optionally preceded by SOURCE@. Not
-    /// needed for a session that exists
+    /// The server: an IP address, a host name, or gid:GID; optionally preceded by SOURCE@. May be
+    /// left out with --session of a session that exists
     #[arg(value_name = "[SOURCE@]SERVER", value_parser = ServerName::parse)]
     #[arg(required_unless_present = "session")]
     pub servers: Vec<ServerName>,
 
-    /// The name of the session by which the server is asked: an export policy may go by it
-    /// [default: that by which rnbdctl map would map the server's disks]
+    /// The name of the session that asks the server; the server's export policy may depend on the
+    /// name [default: the session by which rnbdctl map would map the server's disks]
     #[arg(short, long, add = complete::sessions())]
     pub session: Option<String>,
 

@@ -26,12 +26,12 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// First tell what there is, as if it had just been made
+    /// First print all present objects as if they had just been added
     #[arg(long)]
     pub initial: bool,
 
-    /// How often to look at paths, in seconds; disks are looked at whenever the kernel announces a
-    /// change
+    /// The time between two readings of the paths, in seconds; devices are read when the kernel
+    /// announces a change
     #[arg(long, value_name = "SECONDS", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub interval: u64,

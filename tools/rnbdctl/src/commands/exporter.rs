@@ -27,15 +27,15 @@ use crate::System;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Serve http://ADDRESS:PORT/metrics until told to end; [::]:PORT is for every address
+    /// Serve http://ADDRESS:PORT/metrics until a signal comes; [::]:PORT serves all addresses
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9871")]
     pub listen: SocketAddr,
 
-    /// Instead write them to a file, for the node exporter's textfile collector
+    /// Write the metrics to a file instead, for the node exporter's textfile collector
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
     pub textfile: Option<PathBuf>,
 
-    /// With --textfile: write it again and again, after so many seconds
+    /// With --textfile: write the file again after each interval, in seconds
     #[arg(long, value_name = "SECONDS", requires = "textfile")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub interval: Option<u32>,

@@ -46,41 +46,40 @@ pub struct Args {
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Test the way to a server, on which rtrs_test_server is loaded: every kind of request in
-    /// sizes around every boundary, errors, queues, latency and bandwidth; and name the fault
+    /// Test the network to a server that has rtrs_test_server loaded, and name the fault. The test
+    /// has all kinds of requests in all critical sizes, errors, queues, latency and bandwidth
     Test(TestArgs),
 }
 
 /// The arguments of `test`.
 #[derive(Debug, clap::Args)]
 pub struct TestArgs {
-    /// The server: an IP address, a host name, of which one address is tested, or gid:GID;
+    /// The server: an IP address, a host name (one of its addresses is tested), or gid:GID;
     /// optionally preceded by SOURCE@
     #[arg(value_name = "[SOURCE@]SERVER", value_parser = ServerName::parse)]
     pub server: ServerName,
 
-    /// The port of the test's server
+    /// The port of rtrs_test_server
     #[arg(long, default_value_t = proto::fabric::PORT)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     pub port: u16,
 
-    /// Requests by which the latency of each size and direction is measured
+    /// Number of requests for the latency of each size and direction
     #[arg(long, value_name = "N", default_value_t = 1000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_REQUESTS)))]
     pub requests: u32,
 
-    /// MiB that are transferred in each direction for the bandwidth; the more, the rarer the loss
-    /// that is found
+    /// MiB to transfer in each direction for the bandwidth; more data shows rarer losses of packets
     #[arg(long, value_name = "N", default_value_t = 256)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_MIB)))]
     pub mib: u32,
 
-    /// The median latency of requests of one byte from which on it is a fault, in ms
+    /// The median latency of requests of one byte that counts as a fault, in ms
     #[arg(long, value_name = "MS", default_value_t = SLOW_NS / NS_PER_MS)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub max_latency: u64,
 
-    /// Test although disks are mapped from that server, or over that RDMA device: they become slow
+    /// Test even if disks are mapped from that server or over that RDMA device; they become slow
     #[arg(long)]
     pub with_mapped_disks: bool,
 }

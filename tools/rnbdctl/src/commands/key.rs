@@ -35,28 +35,28 @@ pub struct Args {
 /// What to do with keys.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Make a key for a client; an older one stays valid until it is removed
+    /// Make a key for a client; its older keys stay valid until they are removed
     New(NewArgs),
     /// List the keys in /etc/rnbd/keys, without their secrets
     List,
-    /// Give the kernel the keys in /etc/rnbd/keys, and take others from it
+    /// Load the keys in /etc/rnbd/keys into the kernel, and remove all other keys from the kernel
     Load,
-    /// Remove keys of a client; load the rest afterwards
+    /// Remove keys of a client; then run rnbdctl key load
     Remove(RemoveArgs),
 }
 
 /// The arguments of `key new`.
 #[derive(Debug, clap::Args)]
 pub struct NewArgs {
-    /// The client: letters, digits and . _ - : @
+    /// The client's id: letters, digits and . _ - : @
     #[arg(value_name = "ID", value_parser = client_id)]
     pub client: ClientId,
 
-    /// A key of this machine itself, as a client
+    /// The key is for this machine as a client
     #[arg(long)]
     pub own: bool,
 
-    /// A server that the key is for, as ip:ADDRESS or gid:GID; without it for all (with --own)
+    /// With --own: a server that the key is for, ip:ADDRESS or gid:GID [default: all servers]
     #[arg(long, value_name = "ADDRESS", value_parser = server, requires = "own")]
     pub server: Vec<Address>,
 }
@@ -64,15 +64,15 @@ pub struct NewArgs {
 /// The arguments of `key remove`.
 #[derive(Debug, clap::Args)]
 pub struct RemoveArgs {
-    /// The client
+    /// The client's id
     #[arg(value_name = "ID", value_parser = client_id)]
     pub client: ClientId,
 
-    /// Keys of this machine itself, as a client
+    /// Remove keys of this machine as a client
     #[arg(long)]
     pub own: bool,
 
-    /// Only the key with this number, as key list shows it; without it all keys
+    /// The number of the key, as in rnbdctl key list [default: all keys of the client]
     #[arg(long, value_name = "NUMBER", value_parser = key_number)]
     pub key: Option<u32>,
 }

@@ -36,17 +36,17 @@ pub struct Args {
     #[arg(value_name = "DEVICE", add = complete::timed_devices())]
     pub names: Vec<String>,
 
-    /// For how long to measure
+    /// The duration of the measurement, in seconds
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=3599))]
     pub seconds: u32,
 
-    /// Show the histograms, a line for each doubling of the time
+    /// Show the histograms, with a line for each doubling of the time
     #[arg(long)]
     pub histogram: bool,
 
-    /// What `rnbdctl latency -o json` has said on the server, measured at the same time; - for
-    /// standard input. Tells the network from the server
+    /// The output of `rnbdctl latency -o json` on the server for the same time; - for standard
+    /// input. Separates the times of the network and of the server
     #[arg(long, value_name = "FILE")]
     pub server_json: Option<PathBuf>,
 }

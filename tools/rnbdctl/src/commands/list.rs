@@ -27,15 +27,15 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only these
+    /// Only objects of this kind
     #[arg(value_enum)]
     pub what: Option<What>,
 
-    /// Only what this machine has mapped
+    /// Only objects of this machine as a client
     #[arg(long, conflicts_with = "server")]
     pub client: bool,
 
-    /// Only what this machine exports
+    /// Only objects of this machine as a server
     #[arg(long)]
     pub server: bool,
 }

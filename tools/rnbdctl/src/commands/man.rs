@@ -24,34 +24,34 @@ const SECTION: &str = "8";
 const FILES: [(&str, &str); 6] = [
     (
         "/etc/rnbd/rnbd.toml",
-        "what this machine shall have mapped; see rnbd.toml(5)",
+        "the disks that this machine maps; see rnbd.toml(5)",
     ),
     (
         "/etc/rnbd/server.toml",
-        "what this machine exports; see rnbd-server.toml(5)",
+        "the configuration of a server; see rnbd-server.toml(5)",
     ),
     (
         "/etc/rnbd/export.policy",
-        "which clients may map which disks of this server",
+        "the export policy: which clients may map which disks",
     ),
     (
         "/sys/class/rnbd-client/ctl",
-        "the kernel's files of a client",
+        "the control files of a client",
     ),
     (
         "/sys/class/rnbd-server/ctl",
-        "the kernel's files of a server",
+        "the control files of a server",
     ),
     (
         "/dev/rnbd/by-session",
-        "names of mapped disks that stay the same",
+        "links to mapped disks; their names do not change",
     ),
 ];
 
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Where to write them; made if it is not there
+    /// The folder for the pages; made if it is missing
     #[arg(value_name = "DIR")]
     pub folder: PathBuf,
 }

@@ -35,25 +35,25 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Disks, each with its server: a host name or an address (that of IPv6 in brackets), and the
-    /// disk's path at the server. With --path or --session the server may be left out. With --all:
-    /// servers
+    /// The disks. SERVER is a host name or an address, an IPv6 address in brackets; DISK is the
+    /// disk's path at the server. SERVER: may be left out with --path or --session. With --all:
+    /// servers only
     #[arg(value_name = "SERVER:DISK", required_unless_present = "all")]
     pub disks: Vec<String>,
 
-    /// Map all disks that the server tells this client of, but for those that its own machine uses,
-    /// that are mapped already, and that cannot be accessed so now
+    /// Map all disks that the server offers to this client, except disks that the server's machine
+    /// uses itself, that are mapped already, or that cannot be accessed in the access mode now
     #[arg(long)]
     pub all: bool,
 
-    /// The name of the session with the server, which no other client may have [default: that of
-    /// the session with this server if there is one, else a name made of this host's and the
-    /// server's]
+    /// The name of the session with the server; no two clients may have the same name [default: the
+    /// session with this server if there is one, else a name made of the names of this host and the
+    /// server]
     #[arg(short, long, add = complete::sessions())]
     pub session: Option<String>,
 
     /// The server's address or host name, instead of SERVER: in front of the disk; optionally
-    /// preceded by SOURCE@. Up to six times for several paths
+    /// preceded by SOURCE@. Give the option up to six times for several paths
     #[arg(short, long = "path", value_name = "[SOURCE@]SERVER", value_parser = ServerName::parse)]
     pub paths: Vec<ServerName>,
 
@@ -61,26 +61,26 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
 
-    /// How the disks shall be accessed [default: rw]
+    /// The access mode [default: rw]
     #[arg(short, long, value_enum)]
     pub access: Option<AccessMode>,
 
-    /// How long requests wait while the server is away, before they fail: 90s, 10m, 2h, up to 1d;
-    /// 0: they fail at once [default: 10m for a new session]
+    /// How long requests are held while no path is up, before they fail: 90s, 10m, 2h, up to 1d; 0:
+    /// requests fail at once [default: 10m for a new session]
     #[arg(long, value_name = "DURATION", value_parser = parse_hold)]
     pub hold: Option<i32>,
 
-    /// How the server shall read and write the disks: past its page cache (direct) or through it
-    /// (buffered) [default: as the server is set]
+    /// How the server reads and writes the disks: past its page cache (direct) or through its page
+    /// cache (buffered) [default: the server's setting]
     #[arg(long, value_name = "MODE", value_parser = parse_io_mode)]
     pub io_mode: Option<IoMode>,
 
-    /// Queues for polled IO, -1 for one of each CPU; needs a session of its own [default: 0]
+    /// Number of queues for polled IO, -1: one per CPU; needs a session of its own [default: 0]
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(i32).range(-1..))]
     pub poll_queues: Option<i32>,
 
-    /// How long to wait for a device node
+    /// How long to wait for the device node, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub timeout: u32,
 }

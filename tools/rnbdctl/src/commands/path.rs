@@ -35,15 +35,15 @@ pub struct Args {
 /// What to do with paths.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Connect to one more address of the server
+    /// Connect paths to further addresses of the server
     Add(AddArgs),
-    /// Disconnect paths and forget them
+    /// Disconnect paths and remove them from their session
     Remove(DangerArgs),
-    /// Disconnect paths; they stay so until reconnected by hand
+    /// Disconnect paths; they stay disconnected until rnbdctl path reconnect
     Disconnect(DangerArgs),
     /// Reconnect paths immediately
     Reconnect(PathArgs),
-    /// Show or set how the path of a request is chosen
+    /// Show or set the policy that chooses the path of a request
     Policy(PolicyArgs),
 }
 
@@ -54,7 +54,7 @@ pub struct AddArgs {
     #[arg(add = complete::sessions())]
     pub session: String,
 
-    /// The server's address: an IP address, a host name, all of whose addresses are connected, or
+    /// The server's address: an IP address, a host name (all its addresses are connected), or
     /// gid:GID; optionally preceded by SOURCE@
     #[arg(required = true, value_name = "[SOURCE@]SERVER", value_parser = ServerName::parse)]
     pub paths: Vec<ServerName>,
@@ -63,11 +63,11 @@ pub struct AddArgs {
 /// The arguments that name paths.
 #[derive(Debug, clap::Args)]
 pub struct PathArgs {
-    /// The paths: SOURCE@ADDRESS, or ADDRESS where that is enough
+    /// The paths: SOURCE@ADDRESS, or ADDRESS if only one path has it
     #[arg(required = true, value_name = "PATH", add = complete::paths())]
     pub paths: Vec<String>,
 
-    /// The session that has them
+    /// The session of the paths
     #[arg(short, long, add = complete::sessions())]
     pub session: Option<String>,
 }
@@ -79,7 +79,7 @@ pub struct DangerArgs {
     #[command(flatten)]
     pub paths: PathArgs,
 
-    /// Also the last path of a session that is up, without which its devices do not work
+    /// Also the last path that is up; without it the devices of the session do not work
     #[arg(short, long)]
     pub force: bool,
 }
@@ -91,7 +91,7 @@ pub struct PolicyArgs {
     #[arg(add = complete::sessions())]
     pub session: String,
 
-    /// The policy; what it is now if not given
+    /// The new policy [default: show the present policy]
     #[arg(value_enum)]
     pub policy: Option<Policy>,
 }

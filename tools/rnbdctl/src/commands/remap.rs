@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(add = complete::devices())]
     pub devices: Vec<String>,
 
-    /// All that are closed, but not by the server's administrator
+    /// All closed devices, except those that the server's administrator has closed
     #[arg(long, conflicts_with = "devices")]
     pub all: bool,
 }

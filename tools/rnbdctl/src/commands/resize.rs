@@ -16,7 +16,7 @@ pub struct Args {
     #[arg(add = complete::devices())]
     pub device: String,
 
-    /// Its size now: bytes, with K, M, G or T, or sectors with s
+    /// The new size of the device: bytes, with K, M, G or T, or sectors with s
     #[arg(value_parser = output::parse_size)]
     pub size: u64,
 }

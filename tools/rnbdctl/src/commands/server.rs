@@ -34,18 +34,18 @@ pub enum Command {
     Disconnect(DisconnectArgs),
     /// Close a device that a client has mapped; its requests fail until it maps it again
     ForceClose(ForceCloseArgs),
-    /// Go away on purpose: have clients leave and wait, without an error, until the server is back
+    /// Drain this server: clients leave, and hold their requests until the server is back
     Drain(server_drain::Args),
-    /// Bring the server to what /etc/rnbd/server.toml says: its modules, and who may map what
+    /// Apply /etc/rnbd/server.toml: load the modules, the keys and the export policy
     Apply(server_apply::Args),
-    /// Say which clients may map which devices: load, check, show or clear the export policy
+    /// Load, check, show or clear the export policy: which client may map which disk
     Policy(server_policy::Args),
 }
 
 /// The arguments of `server list`.
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
-    /// Only these
+    /// Only objects of this kind
     #[arg(value_enum)]
     pub what: Option<list::What>,
 }
@@ -53,15 +53,15 @@ pub struct ListArgs {
 /// The arguments of `server disconnect`.
 #[derive(Debug, clap::Args)]
 pub struct DisconnectArgs {
-    /// A client's session, or one path of it: SOURCE@ADDRESS, or ADDRESS where that is enough
+    /// A client's session, or one of its paths: SOURCE@ADDRESS, or ADDRESS if only one path has it
     #[arg(value_name = "SESSION|PATH", add = complete::server_sessions())]
     pub name: String,
 
-    /// The session that has the path
+    /// The session of the path
     #[arg(short, long)]
     pub session: Option<String>,
 
-    /// Also a client that has devices mapped
+    /// Also if the client has mapped devices
     #[arg(short, long)]
     pub force: bool,
 }
@@ -73,10 +73,10 @@ pub struct ForceCloseArgs {
     #[arg(add = complete::exports())]
     pub device: String,
 
-    /// The client's session; may be left out if only one has the device
+    /// The client's session; may be left out if only one session has mapped the device
     pub session: Option<String>,
 
-    /// Without asking
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub force: bool,
 }

@@ -48,7 +48,7 @@ pub struct Args {
     /// The file [default: /etc/rnbd/server.toml]
     pub file: Option<PathBuf>,
 
-    /// Only show what would be done
+    /// Only show the steps
     #[arg(short = 'n', long)]
     pub dry_run: bool,
 }

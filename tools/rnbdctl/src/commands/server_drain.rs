@@ -26,7 +26,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How long clients wait for this server to be back: 90s, 10m, 2h; up to 1d
+    /// How long clients hold their requests until this server is back: 90s, 10m, 2h; up to 1d
     #[arg(long = "for", value_name = "DURATION", default_value = "10m")]
     #[arg(value_parser = parse_duration)]
     pub duration: u32,
@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(value_parser = parse_duration)]
     pub wait: u32,
 
-    /// End it: let clients in again
+    /// End the drain: let clients in again
     #[arg(long, conflicts_with_all = ["duration", "wait"])]
     pub cancel: bool,
 }

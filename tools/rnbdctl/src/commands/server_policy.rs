@@ -36,20 +36,20 @@ pub struct Args {
 /// What to do with the export policy.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Put a policy in force, in place of the old one: whole, or not at all if a line is wrong
+    /// Load a policy in place of the old policy; if a line is wrong, the old policy stays
     Load(FileArgs),
     /// Check a policy without loading it
     Check(FileArgs),
     /// Print the policy in force
     Show,
-    /// Remove the policy: clients may map everything again
+    /// Remove the policy: all clients may map all disks again
     Clear,
 }
 
 /// The arguments of `server policy load` and `check`.
 #[derive(Debug, clap::Args)]
 pub struct FileArgs {
-    /// The policy; - for standard input
+    /// The file with the policy; - for standard input
     #[arg(default_value = "/etc/rnbd/export.policy")]
     pub file: PathBuf,
 }

@@ -20,7 +20,7 @@ pub struct Args {
 /// What to do with a session.
 #[derive(Debug, clap::Subcommand)]
 pub enum Command {
-    /// Set tunables; all are checked before the first is set
+    /// Set tunables; all values are checked before the first is set
     #[command(after_help = tunable::help(&Settings::ALL, explained))]
     Set(SetArgs),
 }
@@ -40,12 +40,12 @@ pub struct SetArgs {
 fn explained(name: &str) -> &'static str {
     match name {
         "hb_interval_ms" => "time between two heartbeats of a path",
-        "hb_missed_max" => "heartbeats that may go unanswered before a path is given up",
+        "hb_missed_max" => "heartbeats without a response after which a path is given up",
         "reconnect_delay_ms" => "longest wait before an attempt to connect a path again",
         "connect_timeout_ms" => "how long each step of connecting a path may take",
-        "ack_timeout_ms" => "how long the RDMA device waits before it sends again; 0: its choice",
-        "max_reconnect_attempts" => "attempts that may fail before a path is left alone; -1: any",
-        "hold_io_ms" => "how long requests wait while no path is up; 0: they fail at once",
+        "ack_timeout_ms" => "how long the RDMA device waits before it resends; 0: its own choice",
+        "max_reconnect_attempts" => "failed attempts before a path stays disconnected; -1: any",
+        "hold_io_ms" => "how long requests are held while no path is up; 0: they fail at once",
         _ => "",
     }
 }

@@ -30,7 +30,7 @@ use crate::System;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// A device (rnbd0, /dev/rnbd0, a disk's path at the server; of a server: sda), a session, or a
-    /// path (SOURCE@ADDRESS, or ADDRESS where that is enough)
+    /// path (SOURCE@ADDRESS, or ADDRESS if only one path has it)
     #[arg(value_name = "DEVICE|SESSION|PATH", add = complete::everything())]
     pub name: String,
 }

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(value_name = "DEVICE|SESSION|PATH", add = complete::everything())]
     pub names: Vec<String>,
 
-    /// Set the counters of paths back to 0; those of devices are the block layer's, which cannot
+    /// Reset the counters of paths to 0; the counters of devices cannot be reset
     #[arg(long)]
     pub reset: bool,
 }

@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
     pub interval: Duration,
 
-    /// Print the rates of one interval and end; with --output also as JSON or CSV
+    /// Print the rates of one interval and end; --output chooses a table, JSON or CSV
     #[arg(long)]
     pub once: bool,
 }

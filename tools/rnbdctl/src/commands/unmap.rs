@@ -25,15 +25,15 @@ pub struct Args {
     #[arg(add = complete::devices())]
     pub devices: Vec<String>,
 
-    /// Also if they are in use; their requests fail
+    /// Also devices that are in use; their requests fail
     #[arg(short, long)]
     pub force: bool,
 
-    /// All of them, or all of one session
+    /// All devices, or with --session all devices of a session
     #[arg(long, conflicts_with = "devices")]
     pub all: bool,
 
-    /// With --all: only those of this session
+    /// With --all: only devices of this session
     #[arg(short, long, requires = "all", add = complete::sessions())]
     pub session: Option<String>,
 }

@@ -26,7 +26,7 @@ use crate::Result;
 /// The arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Only what concerns this device: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the
+    /// Only troubles of this device: rnbd0, /dev/rnbd0, a link to that, or the disk's path at the
     /// server, as DISK or DISK@SESSION
     #[arg(add = crate::complete::devices())]
     pub device: Option<String>,

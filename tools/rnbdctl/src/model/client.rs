@@ -130,7 +130,7 @@ pub enum AccessMode {
     Ro,
     /// For reading and writing, by one client at a time
     Rw,
-    /// For reading and writing, besides one client that has it so
+    /// For reading and writing, beside another client that may write, too
     Migration,
 }
 
@@ -216,13 +216,13 @@ impl ClientSession {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// One after the other
+    /// All paths in turn
     #[value(alias = "rr")]
     RoundRobin,
-    /// The one with the fewest requests in flight
+    /// The path with the fewest requests in flight
     #[value(alias = "mi")]
     MinInflight,
-    /// The one whose heartbeats are answered fastest
+    /// The path with the shortest round trip of heartbeats
     #[value(alias = "ml")]
     MinLatency,
 }

@@ -36,7 +36,7 @@ use crate::Result;
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// A table
     Table,
     /// One JSON document
     Json,

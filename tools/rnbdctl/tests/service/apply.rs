@@ -211,7 +211,7 @@ fn what_is_mapped_can_be_saved_and_applied() {
     machine.config("# mine\n");
     let stderr = failure(&mut machine.rnbdctl(&["config", "save"]), 5);
     assert!(
-        stderr.contains("there is a file already") && stderr.contains("--force"),
+        stderr.contains("the file exists already") && stderr.contains("--force"),
         "{stderr}"
     );
     stdout(&mut machine.rnbdctl(&["config", "save", "--force"]));
@@ -257,5 +257,5 @@ fn a_signal_ends_the_waiting() {
     );
     assert!(lines.any(|line| line
         .unwrap()
-        .contains("ended by SIGTERM before everything was there")));
+        .contains("ended by SIGTERM before all changes were made")));
 }
