@@ -97,7 +97,7 @@ def test_policy(t: Test) -> None:
     t.equal({path: disk["modes"] for path, disk in web.items()}, {"a": ["ro"]}, "disks of web")
     t.equal(sorted(discover(t, "--session", "db")), ["a", "b", "c"], "disks of db")
     said = program.run(t.client, "discover", t.server.address, code=4)
-    t.check("no rule about this session" in said.err, f"a session without a rule: {said.err!r}")
+    t.check("no rule for this session" in said.err, f"a session without a rule: {said.err!r}")
 
 
 @case(module_sets=ONLY_OURS)
@@ -157,7 +157,7 @@ def test_switched_off(t: Test) -> None:
     rnbd.load(t, rnbd_server="discovery=N")
     program.install(t.client)
     said = program.run(t.client, "discover", t.server.address, code=7)
-    t.check("does not tell which disks" in said.err, said.err)
+    t.check("does not list its disks" in said.err, said.err)
     rnbd.load(t)
     line = f"sessname=x path=ip:{t.server.address}"
     t.equal(t.client.call(guest_discovery.errors, line=line),

@@ -81,7 +81,7 @@ def test_c_server_knows_no_discovery(t: Test) -> None:
     use(t, "ours", "c", "Y")
     program.install(t.client)
     said = program.run(t.client, "discover", t.server.address, code=7)
-    t.check("does not tell which disks" in said.err, said.err)
+    t.check("does not list its disks" in said.err, said.err)
     t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions afterwards")
 
 

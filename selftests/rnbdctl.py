@@ -70,7 +70,7 @@ def test_map_and_unmap(t: Test) -> None:
     t.client.call(guest_io.hold, path=device["path"], name="holder")
     t.defer(t.client.call, guest_io.release, name="holder")
     refused = program.run(t.client, "unmap", device["name"], code=BUSY).err
-    t.check("it is in use (EBUSY)" in refused and "--force" in refused, refused)
+    t.check("the device is in use (EBUSY)" in refused and "--force" in refused, refused)
     program.run(t.client, "unmap", device["name"], "--force")
     t.client.call(guest_io.release, name="holder")
     t.check(not t.client.exists(f"/sys/block/{device['name']}"), "the disk is still there")
@@ -88,14 +88,14 @@ def test_refusals(t: Test) -> None:
     t.check("--path" in error, error)
     map_one(t)
     error = program.run(t.client, "map", disks.PLAIN, *server, code=BUSY).err
-    t.check("mapped it already" in error, error)
+    t.check("mapped the disk already" in error, error)
     error = program.run(t.client, "map", disks.PLAIN, "-s", "other", "-p", t.server.address,
                         code=NOT_PERMITTED).err
-    t.check("another client has it mapped for writing (EPERM)" in error, error)
+    t.check("another client has mapped the disk for writing (EPERM)" in error, error)
     map_one(t, disks.PLAIN, "other", "-a", "ro")
     error = program.run(t.client, "map", disks.LARGE_BLOCKS, "-s", "far", "-p", t.server.address,
                         "--port", 4321, code=UNREACHABLE).err
-    t.check("nobody listens" in error, error)
+    t.check("no server listens" in error, error)
     program.run(t.client, "unmap", "rnbd77", code=NOT_FOUND)
 
 
@@ -127,7 +127,7 @@ def test_session_and_paths(t: Test) -> None:
     shown = program.json_of(t.client, "show", address)["path"]
     t.equal((shown["state"], shown["session"]), ("disconnected", "sess"), "the path")
     error = program.run(t.client, "remap", device.name, code=UNREACHABLE).err
-    t.check("remapping" in error and "no path to the server" in error, error)
+    t.check("remapping" in error and "no path that is up" in error, error)
     # The server may still be closing the old connections.
     until(t, "reconnected",
           lambda: t.client.run(f"rnbdctl path reconnect {address}", check=False).rc == 0)

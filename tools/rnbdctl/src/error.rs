@@ -254,11 +254,8 @@ mod tests {
     fn what_the_kernel_says_replaces_the_hint_to_look_there() {
         let lines = vec!["rnbd_client: no".to_owned()];
         for (hint, left) in [
-            ("the kernel log says more: dmesg | tail", None),
-            (
-                "load it; the kernel log says more: dmesg | tail",
-                Some("load it"),
-            ),
+            ("see the kernel log: dmesg | tail", None),
+            ("load it; see the kernel log: dmesg | tail", Some("load it")),
             ("load it", Some("load it")),
         ] {
             let error = Error::new(Kind::Failed, "x", "y").hint(hint);

@@ -22,33 +22,43 @@ const UNMAP: &[Meaning] = &[
     meaning(
         Errno::BUSY,
         Kind::Busy,
-        "it is in use",
-        "unmount it and stop what has it open (see lsblk and fuser -v), \
+        "the device is in use",
+        "unmount the device and end the programs that have it open (see lsblk and fuser -v), \
          or use --force, which fails its later requests",
     ),
     meaning(
         Errno::ALREADY,
         Kind::Busy,
-        "somebody else is unmapping it",
+        "another process is unmapping the device",
         "",
     ),
-    meaning(Errno::NODEV, Kind::NotFound, "it is gone already", ""),
+    meaning(
+        Errno::NODEV,
+        Kind::NotFound,
+        "the device is already unmapped",
+        "",
+    ),
 ];
 
 const REMAP: &[Meaning] = &[
     meaning(
         Errno::ALREADY,
         Kind::Busy,
-        "as far as this client knows, it is open",
-        "if its requests fail with EIO, a C server has closed it (force-close) without telling the \
-         client: rnbdctl unmap --force, then map it again",
+        "the device is open, as far as this client knows",
+        "if requests fail with EIO, a C server has closed the device (force-close) without a \
+         message to the client: rnbdctl unmap --force, then map the disk again",
     ),
-    meaning(Errno::NODEV, Kind::NotFound, "it is being unmapped", ""),
+    meaning(
+        Errno::NODEV,
+        Kind::NotFound,
+        "the device is being unmapped",
+        "",
+    ),
     meaning(
         Errno::CONNABORTED,
         Kind::Unreachable,
-        "its session has no path to the server",
-        "see its paths with rnbdctl list paths; connect one with rnbdctl path reconnect",
+        "the session of the device has no path that is up",
+        "list the paths with rnbdctl list paths; connect a path with rnbdctl path reconnect",
     ),
     meaning(
         Errno::NOENT,
@@ -59,13 +69,13 @@ const REMAP: &[Meaning] = &[
     meaning(
         Errno::PERM,
         Kind::NotPermitted,
-        "another client has it mapped for writing",
+        "another client has mapped the disk for writing",
         "",
     ),
     meaning(
         Errno::ACCESS,
         Kind::NotPermitted,
-        "the server does not allow it any more",
+        "the server does not allow this client to map the disk any more",
         "",
     ),
 ];
@@ -74,35 +84,25 @@ const RESIZE: &[Meaning] = &[
     meaning(
         Errno::NOENT,
         Kind::Busy,
-        "it is not connected",
-        "see its session with: rnbdctl show",
+        "the session of the device is not connected",
+        "show the session with: rnbdctl show",
     ),
-    meaning(
-        Errno::INVAL,
-        Kind::Usage,
-        "the kernel does not take that size",
-        "",
-    ),
-    meaning(
-        Errno::RANGE,
-        Kind::Usage,
-        "the kernel does not take that size",
-        "",
-    ),
+    meaning(Errno::INVAL, Kind::Usage, "the kernel refuses the size", ""),
+    meaning(Errno::RANGE, Kind::Usage, "the kernel refuses the size", ""),
 ];
 
 const SET: &[Meaning] = &[
     meaning(
         Errno::INVAL,
         Kind::Usage,
-        "the kernel does not take that value",
+        "the kernel refuses the value",
         "",
     ),
     meaning(
         Errno::NOENT,
         Kind::Busy,
-        "it has no disk: it is being mapped or unmapped",
-        "see its state with: rnbdctl list devices",
+        "the device is being mapped or unmapped",
+        "list the states of devices with: rnbdctl list devices",
     ),
 ];
 
@@ -155,9 +155,9 @@ pub fn check_tunable(device: &ClientDevice, name: &str, value: &str) -> Result<i
     let what = format!("setting {name} of {}", device.path);
     let number = tunable::value(&what, &ClientDevice::TUNABLES, name, value)?;
     if device.tunable(name).is_none() {
-        let why = "the loaded rnbd_client does not have it";
+        let why = "the loaded rnbd_client lacks this tunable";
         return Err(Error::new(Kind::Unsupported, what, why)
-            .hint("it is older than 0.2.0, or the C module, which has no tunables of devices"));
+            .hint("rnbd_client is older than 0.2.0, or the C module without tunables of devices"));
     }
     Ok(number)
 }
@@ -186,14 +186,14 @@ mod tests {
             explained(Errno::NOENT),
             (
                 Kind::Busy,
-                "setting x: it has no disk: it is being mapped or unmapped (ENOENT)".to_owned()
+                "setting x: the device is being mapped or unmapped (ENOENT)".to_owned()
             )
         );
         assert_eq!(
             explained(Errno::INVAL),
             (
                 Kind::Usage,
-                "setting x: the kernel does not take that value (EINVAL)".to_owned()
+                "setting x: the kernel refuses the value (EINVAL)".to_owned()
             )
         );
     }
@@ -204,7 +204,7 @@ mod tests {
         let error = write::explain("remapping x", &error, &[REMAP, write::CONNECT]);
         assert_eq!(
             error.to_string(),
-            "remapping x: as far as this client knows, it is open (EALREADY)"
+            "remapping x: the device is open, as far as this client knows (EALREADY)"
         );
         let hint = error.remedy().unwrap_or_default();
         assert!(

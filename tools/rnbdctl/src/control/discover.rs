@@ -63,27 +63,27 @@ const MEANINGS: &[Meaning] = &[
     meaning(
         Errno::NXIO,
         Kind::NotFound,
-        "there is no such session, and no address to make one with",
-        "say where the server is",
+        "the session does not exist, and no address is given to make the session",
+        "give the server's address",
     ),
     meaning(
         Errno::ACCESS,
         Kind::NotPermitted,
         "the server does not serve this client",
-        "the server's export policy has no rule about this session and address",
+        "the server's export policy has no rule for this session and address",
     ),
     meaning(
         Errno::OPNOTSUPP,
         Kind::Unsupported,
-        "the server does not tell which disks it has",
-        "it is a C server, is older than 0.2.0, or has discovery=N; its administrator knows the \
-         disks",
+        "the server does not list its disks",
+        "the server has the C module, is older than 0.2.0, or has discovery=N; ask its \
+         administrator for the disks",
     ),
     meaning(
         Errno::INVAL,
         Kind::Failed,
-        "the server's response makes no sense",
-        "the kernel log says more: dmesg | tail",
+        "the server's response is invalid",
+        "see the kernel log: dmesg | tail",
     ),
     meaning(
         Errno::FBIG,
@@ -134,9 +134,9 @@ pub fn discover(system: &System, request: &DiscoverRequest) -> Result<Vec<Remote
     let mut file = match OpenOptions::new().read(true).write(true).open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let why = format!("{} is not there", path.display());
+            let why = format!("the kernel has no file {}", path.display());
             return Err(Error::new(Kind::Unsupported, what, why).hint(
-                "the loaded rnbd_client is older than 0.2.0, or the C module, which cannot ask",
+                "the loaded rnbd_client is older than 0.2.0, or the C module",
             ));
         }
         Err(error) => return Err(write::cannot_open(&what, &path, &error)),
@@ -159,7 +159,7 @@ pub fn discover(system: &System, request: &DiscoverRequest) -> Result<Vec<Remote
         }
         for line in lines.split_inclusive(|&byte| byte == b'\n') {
             let disk = parse(line).ok_or_else(|| {
-                let why = "the kernel's line is not as expected";
+                let why = "a line of the kernel is not as expected";
                 Error::new(Kind::Failed, &what, why)
             })?;
             disks.push(disk);

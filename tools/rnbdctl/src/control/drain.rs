@@ -19,8 +19,8 @@ const REFUSED: &[Meaning] = &[
     meaning(
         Errno::INVAL,
         Kind::Usage,
-        "the kernel does not take that duration",
-        "it takes up to a day",
+        "the kernel refuses the duration",
+        "a drain takes at most one day",
     ),
     meaning(
         Errno::AGAIN,
@@ -52,7 +52,7 @@ pub fn set(file: &Path, seconds: u32) -> Result {
 
 /// The state of the drain; `None` if the server does not drain.
 pub fn read(file: &Path) -> Result<Option<Draining>> {
-    const WHAT: &str = "reading how far the drain is";
+    const WHAT: &str = "reading the state of the drain";
     let text = fs::read_to_string(file).map_err(|error| cannot_open(WHAT, file, &error))?;
     if text.trim_end() == "off" {
         return Ok(None);

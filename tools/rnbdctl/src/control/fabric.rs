@@ -17,13 +17,13 @@ const START: &[Meaning] = &[
         Errno::BUSY,
         Kind::Busy,
         "another test is running",
-        "wait for its end, or stop it: echo 1 > /sys/class/rtrs-test/fabric/stop",
+        "wait for the end of the test, or stop the test: echo 1 > /sys/class/rtrs-test/fabric/stop",
     ),
     meaning(
         Errno::INVAL,
         Kind::Usage,
-        "the module does not take these arguments",
-        "the kernel's log says which: dmesg | tail",
+        "the module refuses the arguments",
+        "see the kernel log: dmesg | tail",
     ),
 ];
 

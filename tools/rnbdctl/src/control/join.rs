@@ -52,9 +52,9 @@ impl Server<'_> {
             (Some(only), None) => Ok(only),
             (Some(a), Some(b)) => {
                 let what = format!("choosing a session with {}", self.name);
-                let why = format!("several sessions lead there: {a}, {b}");
+                let why = format!("several sessions lead to the server: {a}, {b}");
                 let error = Error::new(Kind::Usage, what, why);
-                Err(error.hint(format!("say which, as in --session {a}")))
+                Err(error.hint(format!("choose a session, as in --session {a}")))
             }
         }
     }

@@ -58,16 +58,16 @@ pub struct Mapped {
 const NO_SESSION: &[Meaning] = &[meaning(
     Errno::NXIO,
     Kind::NotFound,
-    "there is no such session, and no path to make one with",
-    "say where the server is with --path ADDRESS",
+    "the session does not exist, and no address is given to make the session",
+    "give the server's address with --path ADDRESS",
 )];
 
 const MEANINGS: &[Meaning] = &[
     meaning(
         Errno::EXIST,
         Kind::Busy,
-        "the session has mapped it already, or was given a path twice",
-        "see what is mapped with: rnbdctl list",
+        "the session has mapped the disk already, or a path was given twice",
+        "list the mapped devices with: rnbdctl list",
     ),
     meaning(
         Errno::NOENT,
@@ -78,51 +78,52 @@ const MEANINGS: &[Meaning] = &[
     meaning(
         Errno::NXIO,
         Kind::NotFound,
-        "the server has no disk behind that device node",
+        "the server has no disk behind the device node",
         "",
     ),
     meaning(
         Errno::ACCESS,
         Kind::NotPermitted,
-        "the server does not allow it",
+        "the server does not allow this client to map the disk",
         "the server's export policy must list this client and device, and a read-only disk \
          needs --access ro",
     ),
     meaning(
         Errno::PERM,
         Kind::NotPermitted,
-        "another client has it mapped for writing",
-        "map it with --access ro, or with --access migration if both know what they do",
+        "another client has mapped the disk for writing",
+        "map the disk with --access ro, or with --access migration if both clients coordinate \
+         their writes",
     ),
     meaning(
         Errno::ROFS,
         Kind::NotPermitted,
         "the disk is read-only",
-        "map it with --access ro",
+        "map the disk with --access ro",
     ),
     meaning(
         Errno::NOTBLK,
         Kind::NotFound,
-        "what the server has there is not a block device",
+        "the path at the server is not a block device",
         "",
     ),
     meaning(
         Errno::BUSY,
         Kind::Busy,
         "the disk is in use at the server",
-        "if other clients have it mapped with another --io-mode, map it with that one",
+        "if other clients have mapped the disk with another --io-mode, use the same mode",
     ),
     meaning(
         Errno::OPNOTSUPP,
         Kind::Usage,
-        "the server does not know of --io-mode",
-        "map it without",
+        "the server does not support --io-mode",
+        "leave out --io-mode",
     ),
     meaning(
         Errno::INVAL,
         Kind::Usage,
-        "the kernel or the server does not take one of the options",
-        "polled queues need a session of their own; the kernel log says more: dmesg | tail",
+        "the kernel or the server refuses an option",
+        "queues for polled IO need a session of their own; see the kernel log: dmesg | tail",
     ),
 ];
 
@@ -139,7 +140,7 @@ impl MapRequest {
                 let why = format!("the {name} {value:?} has white space or control characters");
                 return Err(self
                     .wrong(why)
-                    .hint("the kernel's file map_device cannot take them"));
+                    .hint("the kernel's file map_device cannot take such characters"));
             }
         }
         if self.device_path.split('/').any(|part| part == "..") {
@@ -205,16 +206,16 @@ pub fn map(system: &System, request: &MapRequest, patience: Duration) -> Result<
         return Err(Error::new(
             Kind::NotFound,
             what,
-            "it was mapped, but is gone again",
+            "the disk was mapped, but the device is gone again",
         ));
     };
     let node = system.device_node(&name);
     let end = Instant::now().checked_add(patience);
     while !node.exists() {
         if end.is_none_or(|end| Instant::now() >= end) {
-            let why = format!("it is mapped, but {} did not appear", node.display());
+            let why = format!("the disk is mapped, but {} did not appear", node.display());
             return Err(Error::new(Kind::Failed, what, why)
-                .hint("is devtmpfs mounted on /dev, and udev running?"));
+                .hint("check whether devtmpfs is mounted on /dev, and whether udev is running"));
         }
         // There is no event for a node in devtmpfs. The node is there within a millisecond.
         std::thread::sleep(Duration::from_millis(2));
@@ -239,7 +240,7 @@ mod tests {
             let error = io::Error::from_raw_os_error(Errno::NXIO.raw_os_error());
             write::explain("mapping x", &error, meanings(without_path))
         };
-        assert!(why(true).why().starts_with("there is no such session"));
+        assert!(why(true).why().starts_with("the session does not exist"));
         assert!(why(false).why().starts_with("the server has no disk"));
         assert!(why(true)
             .remedy()

@@ -15,13 +15,13 @@ const RECONNECT: &[Meaning] = &[
     meaning(
         Errno::NOTCONN,
         Kind::Unreachable,
-        "the server does not answer, or refuses it",
-        "check with rnbdctl check SERVER; the kernel log says more: dmesg | tail",
+        "the server does not respond, or refuses the path",
+        "check the network with rnbdctl check SERVER; see the kernel log: dmesg | tail",
     ),
     meaning(
         Errno::BUSY,
         Kind::Busy,
-        "it is being connected or removed",
+        "the path is being connected or removed",
         "try again in a moment",
     ),
 ];
@@ -29,7 +29,7 @@ const RECONNECT: &[Meaning] = &[
 const CHANGE: &[Meaning] = &[meaning(
     Errno::NODEV,
     Kind::NotFound,
-    "it is gone already",
+    "the path is already removed",
     "",
 )];
 

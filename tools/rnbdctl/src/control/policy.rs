@@ -29,20 +29,20 @@ const REFUSED: &[Meaning] = &[
     meaning(
         Errno::PERM,
         Kind::NotPermitted,
-        "the module was loaded with require_export_policy, so there has to be one",
-        "load a policy without rules to refuse everything",
+        "rnbd_server was loaded with require_export_policy, and needs a policy",
+        "to refuse all clients, load a policy without rules",
     ),
     meaning(
         Errno::INVAL,
         Kind::Failed,
-        "the kernel does not take the policy, or somebody else is writing one",
-        "the kernel log says why: dmesg | tail",
+        "the kernel refuses the policy, or another process is loading a policy",
+        "see the kernel log: dmesg | tail",
     ),
     meaning(
         Errno::ADDRINUSE,
         Kind::Busy,
         "the policy is in force, but the server cannot listen: its port is in use",
-        "load rnbd_server with another port_nr=, or stop what has the port",
+        "load rnbd_server with another port_nr=, or end the program that uses the port",
     ),
 ];
 

@@ -21,19 +21,19 @@ const ADD_PATH: &[Meaning] = &[
     meaning(
         Errno::EXIST,
         Kind::Busy,
-        "the session has a path with these addresses",
-        "see its paths with: rnbdctl list paths",
+        "the session has a path with these addresses already",
+        "list its paths with: rnbdctl list paths",
     ),
     meaning(
         Errno::NOSPC,
         Kind::Busy,
-        "the session has as many paths as it can have",
+        "the session has the highest possible number of paths",
         "",
     ),
     meaning(
         Errno::INVAL,
         Kind::Usage,
-        "the kernel does not take that address",
+        "the kernel refuses the address",
         "",
     ),
 ];
@@ -41,7 +41,7 @@ const ADD_PATH: &[Meaning] = &[
 const SET: &[Meaning] = &[meaning(
     Errno::INVAL,
     Kind::Usage,
-    "the kernel does not take that value",
+    "the kernel refuses the value",
     "",
 )];
 
@@ -69,9 +69,9 @@ pub fn check_setting(session: &ClientSession, name: &str, value: &str) -> Result
         return Err(Error::new(
             Kind::Unsupported,
             what,
-            "the loaded rtrs_client does not have it",
+            "the loaded rtrs_client lacks this tunable",
         )
-        .hint("of the tunables, the C module has only max_reconnect_attempts"));
+        .hint("the C module has only the tunable max_reconnect_attempts"));
     }
     Ok(number)
 }

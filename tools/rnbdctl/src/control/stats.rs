@@ -10,7 +10,7 @@ use crate::Result;
 /// Sets the counters of a path to 0.
 pub fn reset(path: &Path) -> Result {
     let what = format!(
-        "setting back the counters of path {} of session {}",
+        "resetting the counters of path {} of session {}",
         path.name, path.session
     );
     let file = match path.side {

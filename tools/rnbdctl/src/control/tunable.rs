@@ -14,10 +14,10 @@ pub(super) fn value(what: &str, known: &[Setting], name: &str, text: &str) -> Re
     let Some(setting) = known.iter().find(|setting| setting.name == name) else {
         let names: Vec<_> = known.iter().map(|setting| setting.name).collect();
         let hint = match names.as_slice() {
-            [only] => format!("there is {only}"),
-            names => format!("there are {}", names.join(", ")),
+            [only] => format!("the only tunable is {only}"),
+            names => format!("the tunables are {}", names.join(", ")),
         };
-        let error = Error::new(Kind::Usage, what, "there is no such tunable");
+        let error = Error::new(Kind::Usage, what, "there is no tunable of this name");
         return Err(error.hint(hint));
     };
     // The message begins with the name.

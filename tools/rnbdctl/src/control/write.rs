@@ -81,10 +81,10 @@ pub(super) fn cannot_open(what: &str, file: &Path, error: &io::Error) -> Error {
         Some(Errno::NOENT) => Error::new(
             Kind::NotFound,
             what,
-            format!("{} is not there (any more)", file.display()),
+            format!("the kernel has no file {}", file.display()),
         ),
         Some(Errno::ROFS) => Error::new(Kind::NotPermitted, what, "/sys is read-only (EROFS)")
-            .hint("containers have it so; run rnbdctl on the host"),
+            .hint("run rnbdctl on the host: containers have a read-only /sys"),
         _ => Error::io(format!("{what}: {}", file.display()), error),
     }
 }
@@ -101,7 +101,7 @@ pub(super) fn explain(what: &str, error: &io::Error, meanings: &[&[Meaning]]) ->
         .find(|meaning| meaning.errno == errno)
     else {
         return Error::new(Kind::Failed, what, errno::text(error))
-            .hint("the kernel log may say more: dmesg | tail");
+            .hint("see the kernel log: dmesg | tail");
     };
     let error = Error::new(
         found.kind,
@@ -114,22 +114,22 @@ pub(super) fn explain(what: &str, error: &io::Error, meanings: &[&[Meaning]]) ->
     }
 }
 
-const REFUSED: &str = "nobody listens at that address and port, or the server refused the session";
+const REFUSED: &str = "no server listens at the address and port, or the session was refused";
 const REFUSED_HINT: &str = "load rnbd_server on the server, and give --port if its port_nr is not \
-    1234; the kernel logs of both ends may say more: dmesg | tail";
+    1234; see the kernel logs of both ends: dmesg | tail";
 
 const RESET_HINT: &str = "load rnbd_server on the server, and give --port if its port_nr is not \
-    1234; or the session's name is in use by another client; or this client restarted and the \
-    server has not noticed yet, then try again after 35 s; the kernel logs of both ends say more: \
-    dmesg | tail";
+    1234; give another --session if another client uses the session's name; try again after 35 s \
+    if this client has restarted, as the server may still have the old session; see the kernel \
+    logs of both ends: dmesg | tail";
 
 /// The meanings of error numbers if a server cannot be connected to.
 pub(super) const CONNECT: &[Meaning] = &[
     meaning(
         Errno::TIMEDOUT,
         Kind::Unreachable,
-        "the server does not answer",
-        "see whether the server is up and rnbd_server is loaded there; check this end with: \
+        "the server does not respond",
+        "check whether the server is up and has rnbd_server loaded; check this machine with: \
          rnbdctl check SERVER",
     ),
     meaning(Errno::CONNREFUSED, Kind::Unreachable, REFUSED, REFUSED_HINT),
@@ -139,58 +139,58 @@ pub(super) const CONNECT: &[Meaning] = &[
     meaning(
         Errno::CONNABORTED,
         Kind::Unreachable,
-        "the connection failed while it was being made",
-        "the kernel logs of both ends may say more: dmesg | tail",
+        "the connection failed while it was established",
+        "see the kernel logs of both ends: dmesg | tail",
     ),
     meaning(
         Errno::HOSTUNREACH,
         Kind::Unreachable,
-        "there is no way to that address",
+        "no network leads to the address",
         "check with: rnbdctl check SERVER",
     ),
     meaning(
         Errno::HOSTDOWN,
         Kind::Unreachable,
         "the server is draining for maintenance, and takes no new session and no new device",
-        "try again when that is over",
+        "try again when the maintenance is over",
     ),
     meaning(
         Errno::NOKEY,
         Kind::NotPermitted,
-        "the server asks for a proof of identity, and this machine has no key for it",
-        "get a key from the server's administrator, and load it with: rnbdctl key load",
+        "the server asks for a proof of identity, and this machine has no key for the server",
+        "get a key from the server's administrator, and load the key with: rnbdctl key load",
     ),
     meaning(
         Errno::KEYREJECTED,
         Kind::NotPermitted,
-        "a proof of identity is wrong, or is not the one that the session was begun with",
-        "load the same key at both ends with: rnbdctl key load; for a session that was begun \
-         without it, disconnect all its paths, and reconnect them then: rnbdctl path disconnect, \
-         rnbdctl path reconnect",
+        "a proof of identity is wrong, or the session was established with another identity",
+        "load the same key at both ends with: rnbdctl key load; if the session was established \
+         without the key, disconnect all its paths with rnbdctl path disconnect, then reconnect \
+         them with rnbdctl path reconnect",
     ),
     meaning(
         Errno::NETUNREACH,
         Kind::Unreachable,
-        "there is no route to that address",
+        "this machine has no route to the address",
         "check with: ip route get SERVER",
     ),
     meaning(
         Errno::NODEV,
         Kind::Unreachable,
-        "no RDMA device leads to that address",
-        "see the RDMA devices with: rnbdctl rdma",
+        "no RDMA device of this machine leads to the address",
+        "list the RDMA devices with: rnbdctl rdma",
     ),
     meaning(
         Errno::ADDRNOTAVAIL,
         Kind::Unreachable,
-        "the source is no address of an RDMA device of this machine",
-        "see the addresses with: rnbdctl rdma",
+        "the source is not an address of an RDMA device of this machine",
+        "list the addresses with: rnbdctl rdma",
     ),
     meaning(
         Errno::NOTCONN,
         Kind::Unreachable,
         "the session is not connected",
-        "see its paths with: rnbdctl list paths",
+        "list its paths with: rnbdctl list paths",
     ),
     meaning(
         Errno::PROTONOSUPPORT,
@@ -202,13 +202,13 @@ pub(super) const CONNECT: &[Meaning] = &[
     meaning(
         Errno::OPNOTSUPP,
         Kind::Unsupported,
-        "the RDMA device cannot register memory as this driver needs it",
+        "the RDMA device lacks the registration of memory that RNBD needs",
         "",
     ),
     meaning(
         Errno::NOMEM,
         Kind::Failed,
-        "there is not enough memory, here or at the server",
+        "this machine or the server has not enough memory",
         "the server needs 64 MiB for each session by default (its parameters sess_queue_depth, \
          max_chunk_size)",
     ),
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(error.kind(), Kind::Unreachable);
         assert_eq!(
             error.to_string(),
-            "mapping x: the server does not answer (ETIMEDOUT)"
+            "mapping x: the server does not respond (ETIMEDOUT)"
         );
         assert!(error.remedy().is_some());
     }

@@ -82,8 +82,8 @@ fn values_that_are_none_are_refused_before_anything_is_set() {
         &fake,
         &["device", "set", "rnbd0", "io_timeout_ms=5000", "speed=1"],
         2,
-        "rnbdctl: setting speed of /dev/rnbd0: there is no such tunable\n  \
-         hint: there are io_timeout_ms, hold_io_ms\n",
+        "rnbdctl: setting speed of /dev/rnbd0: there is no tunable of this name\n  \
+         hint: the tunables are io_timeout_ms, hold_io_ms\n",
     );
     fails(
         &fake,
@@ -110,8 +110,9 @@ fn a_module_that_does_not_have_it_is_told_of() {
         &fake,
         &["device", "set", "rnbd0", "io_timeout_ms=30000"],
         7,
-        "rnbdctl: setting io_timeout_ms of /dev/rnbd0: the loaded rnbd_client does not have it\n  \
-         hint: it is older than 0.2.0, or the C module, which has no tunables of devices\n",
+        "rnbdctl: setting io_timeout_ms of /dev/rnbd0: the loaded rnbd_client lacks this \
+         tunable\n  hint: rnbd_client is older than 0.2.0, or the C module without tunables of \
+         devices\n",
     );
     fake.write(
         CONFIG,

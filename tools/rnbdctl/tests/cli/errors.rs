@@ -306,13 +306,13 @@ fn tunables_that_the_c_module_lacks() {
         &fake,
         &["session", "set", "old", "hold_io_ms=1"],
         7,
-        &["does not have it", "C module"],
+        &["lacks this tunable", "C module"],
     );
     fails(
         &fake,
         &["session", "set", "old", "speed=1"],
         2,
-        &["no such tunable", "hb_interval_ms"],
+        &["no tunable of this name", "hb_interval_ms"],
     );
     fails(
         &fake,
@@ -327,7 +327,7 @@ fn tunables_that_the_c_module_lacks() {
 fn what_the_kernel_refuses_is_explained() {
     let fake = Fake::typical();
     fake.refuse("sys/class/rtrs-client/backup/add_path");
-    let why = "the session has as many paths as it can have (ENOSPC)";
+    let why = "the session has the highest possible number of paths (ENOSPC)";
     fails(&fake, &["path", "add", "backup", "10.0.0.9"], 5, &[why]);
     fake.refuse("sys/block/rnbd0/rnbd/unmap_device");
     fails(
