@@ -84,9 +84,9 @@ fn errno_of(line: &Record) -> Option<Errno> {
 }
 
 fn closed_there(facts: &Facts, device: &ClientDevice) -> Trouble {
-    let problem = "the server's administrator has closed it: requests fail".to_owned();
+    let problem = "the server's administrator has closed the device: requests fail".to_owned();
     let remedy = format!(
-        "ask the administrator; when it may be used again: rnbdctl remap {}",
+        "ask the administrator; when the disk may be used again: rnbdctl remap {}",
         device.name
     );
     let line = newest(facts, device, "closed the device");
@@ -104,27 +104,27 @@ fn not_opened(facts: &Facts, device: &ClientDevice) -> Trouble {
     let (problem, what) = match errno {
         Some(Errno::NOENT) => (
             "the server has no such disk any more",
-            "look on the server where the disk is",
+            "check on the server where the disk is",
         ),
         Some(Errno::ACCESS) => (
-            "the server's export policy refuses it, or the disk is read-only now",
-            "look at the policy on the server: rnbdctl server policy show",
+            "the server's export policy refuses the disk, or the disk is read-only now",
+            "check the policy on the server: rnbdctl server policy show",
         ),
         Some(Errno::PERM) => (
-            "another client has it mapped for writing",
-            "unmap it there (on the server: rnbdctl server list devices)",
+            "another client has mapped the disk for writing",
+            "unmap the disk at that client (on the server: rnbdctl server list devices)",
         ),
         Some(Errno::BUSY) => (
-            "other clients use it with another io_mode",
-            "map it there with the same one",
+            "other clients use the disk with another io_mode",
+            "map the disk at all clients with the same io_mode",
         ),
         Some(_) => (
-            "the server could not open it again",
-            "look at the disk on the server, and at its kernel log",
+            "the server could not open the disk again",
+            "check the disk and the kernel log of the server",
         ),
         None => (
-            "it is closed, though a path is up",
-            "look at the kernel log of the server",
+            "the device is closed, though a path is up",
+            "see the kernel log of the server",
         ),
     };
     let problem = match errno {
@@ -143,20 +143,20 @@ fn not_opened(facts: &Facts, device: &ClientDevice) -> Trouble {
 
 fn hangs(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
     let unanswered = device.io_unanswered.unwrap_or(0);
-    let look = "look at the disk on the server (its kernel log, iostat)";
+    let check = "check the disk on the server (kernel log, iostat)";
     if unanswered > 0 {
         let problem = format!(
-            "requests took longer than io_timeout_ms and were ended: {unanswered} of them are not \
-             answered yet, and until then all requests fail"
+            "requests took longer than io_timeout_ms and were ended; all requests fail until the \
+             server has responded to {unanswered} of them"
         );
         let line = newest(facts, device, "no response of the server");
-        let trouble = new(facts, device, "disk-hangs", problem, look.to_owned());
+        let trouble = new(facts, device, "disk-hangs", problem, check.to_owned());
         return Some(since(facts, trouble, line));
     }
     let inflight = facts.stuck.get(&device.name)?;
-    let problem = format!("{inflight} requests are in flight, and none has ended for a second");
+    let problem = format!("{inflight} requests are in flight; no request has ended for a second");
     let remedy = format!(
-        "{look}; with rnbdctl device set {} io_timeout_ms=30000 requests fail instead of waiting",
+        "{check}; to end requests after 30 s: rnbdctl device set {} io_timeout_ms=30000",
         device.name
     );
     Some(new(facts, device, "requests-stuck", problem, remedy))
@@ -172,7 +172,7 @@ fn removed(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
         return None;
     }
     let problem = "the server's disk was removed: requests fail".to_owned();
-    let remedy = "put the disk in again, or unmap the device".to_owned();
+    let remedy = "attach the disk to the server again, or unmap the device".to_owned();
     let trouble = new(facts, device, "disk-removed", problem, remedy);
     Some(since(facts, trouble, Some(line)))
 }
@@ -188,13 +188,13 @@ fn errors(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
         return None;
     }
     let problem = format!(
-        "requests have failed with {}, which is the error of the server's disk",
+        "requests have failed with {}, an error of the server's disk",
         errno::name(errno)
     );
     let remedy = match errno {
-        Errno::BADE => "another machine has the disk reserved: blkpr -c read-reservation",
-        Errno::NOSPC => "the server's disk, which is thin, is full",
-        _ => "look at the disk on the server (its kernel log, smartctl)",
+        Errno::BADE => "find the machine that has reserved the disk: blkpr -c read-reservation",
+        Errno::NOSPC => "add space on the server: the thin disk is full",
+        _ => "check the disk on the server (kernel log, smartctl)",
     };
     let trouble = new(facts, device, "io-errors", problem, remedy.to_owned()).mild();
     Some(since(facts, trouble, Some(line)))

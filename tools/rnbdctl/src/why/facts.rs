@@ -122,7 +122,7 @@ pub(super) fn missing(facts: &Facts) -> Vec<Trouble> {
         return Vec::new();
     };
     if !facts.client.loaded {
-        let problem = "it is not loaded, and the configuration file has disks to be mapped";
+        let problem = "the module is not loaded, and the configuration file has disks to map";
         let remedy = "modprobe rnbd_client; rnbdctl apply";
         return vec![Trouble::new(
             "no-module",
@@ -142,8 +142,8 @@ pub(super) fn missing(facts: &Facts) -> Vec<Trouble> {
                 continue;
             };
             let subject = format!("disk {} of session {}", device.path, plan.session);
-            let problem = "it is in the configuration file, and not mapped";
-            let remedy = "rnbdctl apply says why not; see also: systemctl status rnbd";
+            let problem = "the disk is in the configuration file, and not mapped";
+            let remedy = "find the cause with: rnbdctl apply, or systemctl status rnbd";
             let trouble = Trouble::new("not-mapped", subject, problem, remedy);
             let mut trouble = trouble.of_session(&plan.session);
             trouble.kernel = facts.last_lines(&[&plan.session]);

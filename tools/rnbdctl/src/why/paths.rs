@@ -35,8 +35,8 @@ const fn sign(
     }
 }
 
-const ASK_SERVER: &str = "see whether the server is up and the network between: rnbdctl check ";
-const RECONNECT: &str = "when the reason is gone: rnbdctl path reconnect ";
+const ASK_SERVER: &str = "check the server and the network to the server: rnbdctl check ";
+const RECONNECT: &str = "remove the cause, then: rnbdctl path reconnect ";
 
 /// The first sign that is in the newest lines counts. If a remedy ends with a space, the address or
 /// the name of the path is added.
@@ -44,73 +44,73 @@ const SIGNS: [Sign; 12] = [
     sign(
         "no more attempts to reconnect",
         "given-up",
-        "this machine has given up connecting it",
+        "all attempts to connect the path have failed (max_reconnect_attempts)",
         RECONNECT,
     ),
     sign(
         "queue depth changed",
         "server-changed",
-        "the server was loaded with another sess_queue_depth, with which the session cannot go on",
+        "rtrs_server was loaded with another sess_queue_depth: the session cannot go on",
         "load the server's modules as before, then: rnbdctl path reconnect ",
     ),
     sign(
         "largest request shrank",
         "server-changed",
-        "the server was loaded with a smaller max_chunk_size, with which the session cannot go on",
+        "rtrs_server was loaded with a smaller max_chunk_size: the session cannot go on",
         "load the server's modules as before, then: rnbdctl path reconnect ",
     ),
     sign(
         "draining for maintenance",
         "maintenance",
         "the server is away for maintenance",
-        "wait until its administrator is done, or ask for how long",
+        "wait until the maintenance is over, or ask the server's administrator",
     ),
     sign(
         "previous session still exists",
         "old-session",
-        "the server still has the session that this machine lost",
-        "wait: the server notices within half a minute, and this machine tries again",
+        "the server still has the old session of this client",
+        "wait: the server ends the old session within half a minute, and this machine tries again",
     ),
     sign(
         "refused connection",
         "refused",
-        "the server's machine answers, and refuses the connection",
-        "load rnbd_server there; if it is, its kernel log says why: dmesg | grep rtrs_server",
+        "the server's machine responds, but refuses the connection",
+        "load rnbd_server on the server, or see its kernel log: dmesg | grep rtrs_server",
     ),
     sign(
         "does not answer heartbeats",
         "silent",
-        "the server does not answer any more",
+        "the server does not respond to heartbeats",
         ASK_SERVER,
     ),
     sign(
         "nobody answers there",
         "silent",
-        "nobody answers at that address",
+        "no machine responds at the address",
         ASK_SERVER,
     ),
     sign(
         "took more than",
         "silent",
-        "connecting takes longer than connect_timeout_ms",
+        "connecting the path takes longer than connect_timeout_ms",
         ASK_SERVER,
     ),
     sign(
         "no way to the server",
         "no-route",
-        "there is no way to that address by an RDMA device",
-        "see rnbdctl rdma, and the routes with: ip route get ",
+        "no RDMA device of this machine leads to the address",
+        "list the RDMA devices with rnbdctl rdma; show the route with: ip route get ",
     ),
     sign(
         "the RDMA device is being removed",
         "rdma-device-gone",
-        "its RDMA device was removed",
-        "load its driver again; the path is connected by itself then",
+        "the RDMA device of the path was removed",
+        "load the driver of the RDMA device again; the path then reconnects by itself",
     ),
     sign(
         "connecting to the server failed",
         "not-connected",
-        "it cannot be connected",
+        "the path cannot be connected",
         ASK_SERVER,
     ),
 ];
@@ -151,14 +151,14 @@ fn no_path(facts: &Facts, session: &ClientSession, devices: &[&ClientDevice]) ->
     let fate = match hold_ms {
         0 => "fail at once".to_owned(),
         ms => format!(
-            "wait, and fail {} s after the last path was lost",
+            "are held, and fail {} s after the last path was lost",
             ms.div_euclid(1000)
         ),
     };
     let problem = format!("no path to the server is up: requests of {names} {fate}");
     let remedy = match session.paths.is_empty() {
-        true => format!("it has no path: rnbdctl path add {} SERVER", session.name),
-        false => "see below what is wrong with each path".to_owned(),
+        true => format!("add a path: rnbdctl path add {} SERVER", session.name),
+        false => "see the trouble of each path below".to_owned(),
     };
     let subject = format!("session {}", session.name);
     let mut trouble = Trouble::new("no-path", subject, problem, remedy).of_session(&session.name);
@@ -197,7 +197,7 @@ fn path_down(facts: &Facts, path: &Path) -> Trouble {
         (None, Some((sign, _))) => new(sign.trouble, sign.problem.to_owned(), sign.remedy),
         (None, None) => new(
             "disconnected",
-            "it is disconnected, and the kernel's log does not say why: perhaps by hand".to_owned(),
+            "the path is disconnected, perhaps by hand: the kernel's log has no cause".to_owned(),
             "rnbdctl path reconnect ",
         ),
     };
@@ -216,8 +216,8 @@ fn here(facts: &Facts, path: &Path) -> Option<(&'static str, String, String)> {
     else {
         return Some((
             "rdma-device-gone",
-            format!("its RDMA device {name} is not there"),
-            "load its driver (for soft-RoCE: rdma link add); the path is connected by itself then"
+            format!("the RDMA device {name} of the path is missing"),
+            "load its driver (for soft-RoCE: rdma link add); the path then reconnects by itself"
                 .to_owned(),
         ));
     };
@@ -229,6 +229,6 @@ fn here(facts: &Facts, path: &Path) -> Option<(&'static str, String, String)> {
     Some((
         "port-down",
         format!("port {} of {name} is {}", port.number, port.state),
-        format!("look at the cable and the switch, and whether {netdev} is up: ip link show"),
+        format!("check the cable, the switch, and whether {netdev} is up: ip link show"),
     ))
 }

@@ -278,7 +278,7 @@ fn without_a_path_the_session_is_the_trouble() {
     assert_eq!(names(&facts), ["no-path", "disconnected", "disconnected"]);
     let found = &troubles(&facts)[0];
     assert_eq!(found.for_seconds, Some(40));
-    for part in ["/dev/rnbd0 and /dev/rnbd1", "wait, and fail 600 s after"] {
+    for part in ["/dev/rnbd0 and /dev/rnbd1", "held, and fail 600 s after"] {
         assert!(found.problem.contains(part), "{}", found.problem);
     }
     let mut at_once = facts;
@@ -297,10 +297,10 @@ fn without_a_path_the_session_is_the_trouble() {
 fn a_device_that_was_not_opened_again_has_a_reason() {
     for (number, part) in [
         (-2, "no such disk any more (ENOENT)"),
-        (-13, "export policy refuses it"),
-        (-1, "another client has it mapped"),
+        (-13, "export policy refuses the disk"),
+        (-1, "another client has mapped the disk"),
         (-16, "another io_mode (EBUSY)"),
-        (-5, "could not open it again (EIO)"),
+        (-5, "could not open the disk again (EIO)"),
     ] {
         let line = format!("rnbd_client: <b@s> Opening failed, server responded: {number}");
         let found = only(&well().closed(1).said(20, &line));
