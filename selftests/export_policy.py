@@ -150,7 +150,7 @@ def test_rnbdctl(t: Test) -> None:
     command = "rnbdctl server policy"
     text = "# Many.\n" + policy.rule("sess") * 200
     t.server.create(path, text)
-    t.equal(t.server.sh(f"{command} check"), "200 rules, nothing wrong", "check")
+    t.equal(t.server.sh(f"{command} check"), "200 rules, no mistake", "check")
     t.equal(current(t), "", "file after a check")
     t.server.run(f"{command} load")
     t.equal(current(t), policy.file_text(text), "file after load")

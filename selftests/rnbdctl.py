@@ -121,7 +121,7 @@ def test_session_and_paths(t: Test) -> None:
 
     address = t.server.address
     refused = program.run(t.client, "path", "disconnect", address, code=BUSY).err
-    t.check("the last path that is up" in refused and "--force" in refused, refused)
+    t.check("no other path of the session is up" in refused and "--force" in refused, refused)
     program.run(t.client, "path", "disconnect", address, "--force")
     until(t, "closed", lambda: device.attribute("state") == "closed")
     shown = program.json_of(t.client, "show", address)["path"]
@@ -133,7 +133,7 @@ def test_session_and_paths(t: Test) -> None:
           lambda: t.client.run(f"rnbdctl path reconnect {address}", check=False).rc == 0)
     until(t, "open", lambda: device.attribute("state") == "open")
     error = program.run(t.client, "remap", device.path, code=BUSY).err
-    t.check("it is open" in error and "unmap --force" in error, error)
+    t.check("the device is open" in error and "unmap --force" in error, error)
     program.run(t.client, "remap", "--all")
 
     # The C server takes all paths within one machine for the same.

@@ -85,8 +85,8 @@ impl Report for Found {
             title: "Disks of the server".to_owned(),
             columns: COLUMNS,
             rows: self.disks.iter().map(row).collect(),
-            empty: "the server has no disk for this client; if it has an export policy that goes \
-                by the names of sessions, give --session"
+            empty: "the server has no disk for this client; give --session if the server's export \
+                policy depends on session names"
                 .to_owned(),
         }]
     }

@@ -56,7 +56,7 @@ struct Line<'e> {
 pub fn run(args: &Args, context: &Context) -> Result {
     if context.output.format() == Format::Csv {
         let why = "events are JSON, one object a line";
-        return Err(Error::new(Kind::Usage, "telling of events", why).hint("leave --output out"));
+        return Err(Error::new(Kind::Usage, "printing events", why).hint("leave out --output"));
     }
     let system = &context.system;
     // Made before the first look, so that no change is missed.
@@ -95,7 +95,7 @@ fn tell(event: &Event) -> Result<bool> {
         time: time.map_or(0.0, |time| time.as_secs_f64()),
         event,
     };
-    let fail = |error: String| Error::new(Kind::Failed, "telling of an event", error);
+    let fail = |error: String| Error::new(Kind::Failed, "printing an event", error);
     let text = serde_json::to_string(&line).map_err(|error| fail(error.to_string()))?;
     let mut stdout = io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {

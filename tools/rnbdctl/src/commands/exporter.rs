@@ -72,7 +72,7 @@ fn listen(address: SocketAddr, system: &System) -> Result {
     eprintln!("rnbdctl: serving http://{bound}/metrics");
     if server::is_public(&bound) {
         eprintln!(
-            "rnbdctl: whoever can reach it may read the names of sessions, devices and addresses"
+            "rnbdctl: every machine in reach can read the names of sessions, devices and addresses"
         );
     }
     let (stop, stopped) = tokio::sync::oneshot::channel();

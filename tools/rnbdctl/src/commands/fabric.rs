@@ -169,7 +169,7 @@ fn path_to(server: &ServerName, context: &Context) -> Result<PathAddress> {
     let first = ways.all().next().copied();
     first.ok_or_else(|| {
         let what = format!("looking up {server}");
-        Error::new(Kind::Unreachable, what, "it has no address")
+        Error::new(Kind::Unreachable, what, "the server has no address")
     })
 }
 
@@ -178,9 +178,9 @@ fn refuse_if_disturbing(path: &PathAddress, context: &Context) -> Result {
     if conflicts.is_empty() {
         return Ok(());
     }
-    let why = format!("it would disturb {}", conflicts.join(", "));
+    let why = format!("the test would disturb {}", conflicts.join(", "));
     Err(Error::new(Kind::Busy, "testing the fabric", why)
-        .hint("unmap them first, or test all the same: --with-mapped-disks"))
+        .hint("unmap these disks first, or give --with-mapped-disks"))
 }
 
 fn end(tested: &Tested, faults: &[Fault]) -> Result {
@@ -191,7 +191,7 @@ fn end(tested: &Tested, faults: &[Fault]) -> Result {
         return Err(Error::new(
             Kind::Failed,
             "testing the fabric",
-            "it was stopped",
+            "the test was stopped",
         ));
     }
     let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
@@ -297,7 +297,7 @@ fn case_row(name: &str, cases: &[&Case]) -> Vec<Cell> {
                         crate::control::errno::text(&error)
                     )
                 }
-                (Outcome::NoError, _) => "succeeded, and must not".to_owned(),
+                (Outcome::NoError, _) => "succeeded, but must fail".to_owned(),
                 _ => "failed".to_owned(),
             };
             Cell::new(what).tone(Tone::Bad)
@@ -379,7 +379,7 @@ impl Report for Tested {
         let faults = self.faults.iter().map(fault).collect();
         let no_fault = match self.ok {
             true => "none",
-            false => "the test did not come to its end",
+            false => "the test has not finished",
         };
         vec![
             table(
@@ -387,7 +387,7 @@ impl Report for Tested {
                 "Cases",
                 CASES,
                 self.case_rows(),
-                "nothing was tried",
+                "no case was tested",
             ),
             table("latency", "Latency", LATENCIES, self.latency_rows(), none),
             table(

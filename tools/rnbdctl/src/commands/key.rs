@@ -78,7 +78,7 @@ pub struct RemoveArgs {
 }
 
 fn client_id(text: &str) -> std::result::Result<ClientId, String> {
-    ClientId::new(text.as_bytes()).map_err(|error| format!("it {error}"))
+    ClientId::new(text.as_bytes()).map_err(|error| format!("the id {error}"))
 }
 
 fn server(text: &str) -> std::result::Result<Address, String> {
@@ -86,7 +86,7 @@ fn server(text: &str) -> std::result::Result<Address, String> {
 }
 
 fn key_number(text: &str) -> std::result::Result<u32, String> {
-    u32::from_str_radix(text, 16).map_err(|_| "it is not up to 8 hexadecimal digits".to_owned())
+    u32::from_str_radix(text, 16).map_err(|_| "give up to 8 hexadecimal digits".to_owned())
 }
 
 fn role(own: bool) -> Role {
@@ -145,7 +145,7 @@ impl Report for Keys {
             title: "Keys".to_owned(),
             columns: COLUMNS,
             rows: self.keys.iter().map(row).collect(),
-            empty: "There are no keys.".to_owned(),
+            empty: "no key in /etc/rnbd/keys".to_owned(),
         }]
     }
 }
@@ -253,9 +253,9 @@ fn tell_of_sessions(context: &Context) -> Result {
         return Ok(());
     }
     context.output.say(&format!(
-        "these sessions go on as they were begun: {}; one that was begun without a proof of \
-         identity takes no path with one: disconnect all its paths (rnbdctl path disconnect), and \
-         reconnect them then (rnbdctl path reconnect)",
+        "these sessions do not change: {}; a session that was established without a proof of \
+         identity takes no path with a proof: disconnect all its paths (rnbdctl path disconnect), \
+         then reconnect them (rnbdctl path reconnect)",
         names.join(", ")
     ))
 }
@@ -265,7 +265,7 @@ fn remove(args: &RemoveArgs, store: &Store, context: &Context) -> Result {
     let path = store.path(role, &args.client).display().to_string();
     let Some(mut file) = store.read(role, &args.client)? else {
         return Err(Error::new(Kind::NotFound, path, "there is no such file")
-            .hint("rnbdctl key list shows the keys that there are"));
+            .hint("list the keys with: rnbdctl key list"));
     };
     match args.key {
         None => file.keys.clear(),
@@ -273,12 +273,12 @@ fn remove(args: &RemoveArgs, store: &Store, context: &Context) -> Result {
         Some(number) => {
             let why = format!("there is no key {number:08x}");
             return Err(Error::new(Kind::NotFound, path, why)
-                .hint("rnbdctl key list shows the keys that there are"));
+                .hint("list the keys with: rnbdctl key list"));
         }
     }
     store.write(role, &file)?;
     context.output.say(&format!(
-        "{} keys of {} are left; run rnbdctl key load to have the kernel forget the others",
+        "{} keys of {} are left; remove the others from the kernel with: rnbdctl key load",
         file.keys.len(),
         args.client
     ))

@@ -95,14 +95,14 @@ fn sources(names: &[String], context: &Context) -> Result<Vec<Source>> {
                 chosen.extend(exports.map(|export| Source::of_export(&device, export)));
             }
             _ => {
-                let why = "that is no device, and only the requests of devices are timed";
+                let why = "the name is not of a device, and only requests of devices are timed";
                 return Err(Error::new(Kind::Usage, format!("timing {name}"), why));
             }
         }
     }
     if let Some(source) = chosen.iter().find(|source| !source.is_there()) {
         let what = format!("timing the requests of {}", source.name);
-        let why = "the module that is loaded cannot do that";
+        let why = "the loaded module does not time requests";
         return Err(Error::new(Kind::Unsupported, what, why));
     }
     Ok(chosen)
@@ -126,10 +126,10 @@ fn read(file: &Path) -> Result<Latency> {
     let text = text.map_err(|error| Error::io(&what, &error))?;
     let latency: Latency = serde_json::from_str(&text).map_err(|error| {
         Error::new(Kind::Usage, &what, error.to_string())
-            .hint("it is made on the server by: rnbdctl latency -o json")
+            .hint("make the file on the server with: rnbdctl latency -o json")
     })?;
     if latency.version != JSON_VERSION {
-        let why = format!("it is of version {}, not {JSON_VERSION}", latency.version);
+        let why = format!("the version is {}, not {JSON_VERSION}", latency.version);
         return Err(Error::new(Kind::Usage, &what, why));
     }
     Ok(latency)
@@ -251,7 +251,7 @@ impl Measured {
             .find(|(device, kind)| device.side == Side::Client && kind.network_mean_ns.is_none())?;
         let (name, seconds) = (&device.name, self.latency.seconds);
         Some(format!(
-            "\nremote is the network and the server; to tell them apart:\n  ssh SERVER rnbdctl \
+            "\nremote is the network and the server; to measure each:\n  ssh SERVER rnbdctl \
              latency --seconds {seconds} -o json |\n    rnbdctl latency {name} --seconds \
              {seconds} --server-json -"
         ))
@@ -268,7 +268,7 @@ impl Report for Measured {
                 .kinds()
                 .flat_map(|(device, kind)| self.rows(device, kind))
                 .collect(),
-            empty: "no request came to its end".to_owned(),
+            empty: "no request ended in that time".to_owned(),
         }]
     }
 

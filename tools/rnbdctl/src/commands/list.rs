@@ -99,9 +99,9 @@ pub fn run(args: &Args, context: &Context) -> Result {
     }
     context.output.print(&listing)?;
     match (args.client, args.server) {
-        (true, _) => system.need_client("listing what is mapped"),
-        (_, true) => system.need_server("listing what is exported"),
-        _ => system.need_any("listing what there is"),
+        (true, _) => system.need_client("listing mapped devices"),
+        (_, true) => system.need_server("listing exported devices"),
+        _ => system.need_any("listing devices"),
     }
 }
 

@@ -86,14 +86,14 @@ pub struct Args {
 }
 
 fn parse_io_mode(text: &str) -> std::result::Result<IoMode, String> {
-    IoMode::from_name(text.as_bytes()).ok_or_else(|| "neither direct nor buffered".to_owned())
+    IoMode::from_name(text.as_bytes()).ok_or_else(|| "give direct or buffered".to_owned())
 }
 
 /// A duration in ms, as `hold_io_ms` takes it.
 fn parse_hold(text: &str) -> std::result::Result<i32, String> {
     let ms = u64::from(output::parse_duration(text)?).saturating_mul(1000);
     let ms = i32::try_from(ms).ok().filter(|ms| HOLD_IO.contains(*ms));
-    ms.ok_or_else(|| "it must be between 0 and 1d".to_owned())
+    ms.ok_or_else(|| "give a time between 0 and 1d".to_owned())
 }
 
 /// The disks that were mapped.
@@ -305,7 +305,7 @@ fn no_server(disk: &str) -> Error {
             format!("write rnbdctl map SERVER:{disk}"),
         ),
     };
-    Error::new(Kind::Usage, what, "which server has it is not said").hint(hint)
+    Error::new(Kind::Usage, what, "the server is not given").hint(hint)
 }
 
 /// Maps a disk. If that makes the session, the session also gets the other paths that were found,
@@ -331,7 +331,7 @@ fn map_one(args: &Args, wanted: &Wanted, context: &Context) -> Result<Mapped> {
     if is_new && !wanted.ways.found.is_empty() {
         for (path, error) in join::add_found(system, session, &wanted.ways)? {
             eprintln!(
-                "rnbdctl: {path} is no path of session {session}: {}",
+                "rnbdctl: path {path} was not added to session {session}: {}",
                 error.why()
             );
         }
@@ -371,9 +371,9 @@ fn check_hold(args: &Args, context: &Context) -> Result {
     if args.hold.is_none_or(|ms| ms == 0) || !context.system.client_loaded() || file.exists() {
         return Ok(());
     }
-    let why = "the loaded rtrs_client cannot have requests wait";
+    let why = "the loaded rtrs_client cannot hold requests";
     Err(Error::new(Kind::Unsupported, "mapping with --hold", why)
-        .hint("it is the C module, whose requests fail at once; leave --hold out"))
+        .hint("rtrs_client is the C module, whose requests fail at once; leave out --hold"))
 }
 
 #[cfg(test)]

@@ -171,10 +171,10 @@ fn agree(is_forced: bool, doing: &str, path: &Path, context: &Context) -> Result
     let holds = session.settings.get(HOLD_IO.name).unwrap_or(0);
     let fate = match holds {
         0 => "would fail at once".to_owned(),
-        ms => format!("would wait, and fail after {} s", ms.div_euclid(1000)),
+        ms => format!("would be held, and fail after {} s", ms.div_euclid(1000)),
     };
     let what = format!("{doing} path {} of session {}", path.name, session.name);
-    let danger = format!("it is the last path that is up, and requests of {names} {fate}");
+    let danger = format!("no other path of the session is up: requests of {names} {fate}");
     output::confirm(is_forced, &what, &danger)
 }
 

@@ -144,7 +144,7 @@ fn server_path(args: &DisconnectArgs, context: &Context) -> Result<Path> {
             format!("disconnecting {}", args.name),
             "no client has a session or a path of that name",
         )
-        .hint("see what there is with: rnbdctl server list"),
+        .hint("list sessions and paths with: rnbdctl server list"),
         _ => error,
     })
 }
@@ -167,7 +167,7 @@ fn agree(is_forced: bool, what: &str, session: &str, context: &Context) -> Resul
         return Ok(());
     }
     let names = output::names(devices.iter().map(|device| device.name.as_str()));
-    let danger = format!("that client has {names} mapped, and is cut off until it connects again");
+    let danger = format!("the client has {names} mapped, and is cut off until it connects again");
     output::confirm(is_forced, what, &danger)
 }
 
@@ -179,8 +179,8 @@ fn force_close(args: &ForceCloseArgs, context: &Context) -> Result {
     let mut exports: Vec<Export> = match devices.into_iter().find(|device| device.name == name) {
         Some(device) => device.exports,
         None => {
-            let error = Error::new(Kind::NotFound, what, "no client has mapped it");
-            return Err(error.hint("see what is mapped with: rnbdctl server list devices"));
+            let error = Error::new(Kind::NotFound, what, "no client has mapped the device");
+            return Err(error.hint("list the mapped devices with: rnbdctl server list devices"));
         }
     };
     if let Some(session) = &args.session {
@@ -189,7 +189,7 @@ fn force_close(args: &ForceCloseArgs, context: &Context) -> Result {
     match exports.as_slice() {
         [export] => {
             let danger = format!(
-                "requests of session {} for it fail until it is mapped again",
+                "requests of session {} for {name} fail until the client maps it again",
                 export.session
             );
             output::confirm(args.force, &what, &danger)?;
@@ -199,16 +199,19 @@ fn force_close(args: &ForceCloseArgs, context: &Context) -> Result {
                 .say(&format!("closed {name} of session {}", export.session))
         }
         [] => Err(
-            Error::new(Kind::NotFound, what, "that session does not have it mapped")
-                .hint("see who has it with: rnbdctl server list devices"),
+            Error::new(Kind::NotFound, what, "the session has not mapped the disk")
+                .hint("list its sessions with: rnbdctl server list devices"),
         ),
         several => {
             let sessions: Vec<_> = several
                 .iter()
                 .map(|export| export.session.as_str())
                 .collect();
-            let why = format!("several sessions have it mapped: {}", sessions.join(", "));
-            Err(Error::new(Kind::Usage, what, why).hint("name the session, too"))
+            let why = format!(
+                "several sessions have mapped the device: {}",
+                sessions.join(", ")
+            );
+            Err(Error::new(Kind::Usage, what, why).hint("give the session, too"))
         }
     }
 }

@@ -122,8 +122,11 @@ fn load(args: &Args, context: &Context) -> Result<ServerConfig> {
     })?;
     let other = context.system.file(OTHER_POLICY);
     if config.policy.is_some() && other.exists() {
-        let why = format!("it has exports, and {} has a policy, too", other.display());
-        return Err(wrong(why).hint("move the rules into one of the two"));
+        let why = format!(
+            "the file has exports, and {} has a policy, too",
+            other.display()
+        );
+        return Err(wrong(why).hint("move all rules into one of the two files"));
     }
     Ok(config)
 }
@@ -174,7 +177,7 @@ fn running_keys(config: &ServerConfig, context: &Context) -> Result<RunningKeys>
         Some(client) => {
             let what = format!("keys.clients names {client}");
             let file = store.path(Role::Client, client);
-            let why = format!("there is no {}", file.display());
+            let why = format!("the file {} does not exist", file.display());
             Err(Error::new(Kind::BadConfig, what, why).hint(format!(
                 "nothing was changed; make a key: rnbdctl key new {client}, and copy its file to \
                  the client"
@@ -190,7 +193,7 @@ fn no_disks(config: &ServerConfig, context: &Context) -> Vec<String> {
         let file = context.system.file(path.trim_start_matches('/'));
         let reason = match fs::metadata(&file).map(|meta| meta.file_type()) {
             Ok(kind) if kind.is_block_device() || kind.is_file() => return None,
-            Ok(_) => "it is neither a block device nor a file with data".to_owned(),
+            Ok(_) => "neither a block device nor a file with data".to_owned(),
             Err(error) => control::errno::text(&error),
         };
         Some(format!("{path} cannot be mapped now: {reason}"))
@@ -234,6 +237,6 @@ fn modprobe(module: &str, parameters: &[String]) -> Result {
     let why = said.lines().last().unwrap_or("modprobe failed").trim();
     let why = why.strip_prefix("modprobe: ").unwrap_or(why);
     Err(Error::new(Kind::Failed, what, why)
-        .hint("see the parameters in administration.md; the kernel log says more: dmesg | tail")
+        .hint("see the parameters in administration.md; see the kernel log: dmesg | tail")
         .kernel(log.lines()))
 }

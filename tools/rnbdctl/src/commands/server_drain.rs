@@ -44,7 +44,7 @@ pub struct Args {
 fn parse_duration(text: &str) -> std::result::Result<u32, String> {
     match output::parse_duration(text)? {
         seconds @ 1..=MAX_SECONDS => Ok(seconds),
-        _ => Err("it must be between 1s and 1d".to_owned()),
+        _ => Err("give a time between 1s and 1d".to_owned()),
     }
 }
 
@@ -73,9 +73,9 @@ fn wait(args: &Args, context: &Context, kernel: &Path) -> Result<Draining> {
     let mut is_first = true;
     loop {
         let Some(draining) = drain::read(kernel)? else {
-            let why = "it ended before all clients had left";
+            let why = "the drain ended before all clients had left";
             return Err(Error::new(Kind::Failed, "draining", why)
-                .hint("it was cancelled, or the time of --for is over; clients are let in again"));
+                .hint("the drain was cancelled or its time is over; clients are let in again"));
         };
         if draining.leaving == 0 || began.elapsed().as_secs() >= u64::from(args.wait) {
             return Ok(draining);
@@ -104,8 +104,8 @@ fn present(context: &Context, kernel: &Path) -> Result {
     }
     let error = |why| Error::new(Kind::Unsupported, "draining", why);
     Err(if context.system.server_loaded() {
-        error("the loaded rnbd_server cannot do that")
-            .hint("it is older than 0.2.0, or the C module; unload it, and its clients are cut off")
+        error("the loaded rnbd_server cannot drain")
+            .hint("rnbd_server is older than 0.2.0 or the C module; unloading cuts off its clients")
     } else {
         error("the module rnbd_server is not loaded").hint("there is nothing to drain")
     })

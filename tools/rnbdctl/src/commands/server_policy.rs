@@ -94,7 +94,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         }
         Command::Check(args) => {
             let (_, rules) = read_checked(&args.file, context)?;
-            context.output.say(&format!("{rules} rules, nothing wrong"))
+            context.output.say(&format!("{rules} rules, no mistake"))
         }
         Command::Show => {
             present(context, &kernel)?;
@@ -103,7 +103,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         Command::Clear => {
             present(context, &kernel)?;
             policy::clear(&kernel)?;
-            context.output.say("there is no policy any more")
+            context.output.say("the policy is removed")
         }
     }
 }
@@ -139,7 +139,7 @@ fn present(context: &Context, kernel: &Path) -> Result {
         Error::new(
             Kind::Unsupported,
             what,
-            "this rnbd_server has none; that of mainline Linux exports to everybody",
+            "the loaded rnbd_server has no policies: the C module exports to all clients",
         )
     } else {
         Error::new(

@@ -165,7 +165,7 @@ impl Report for Shown {
                 let devices = std::slice::from_ref(device);
                 vec![list::server_devices(
                     devices,
-                    "no client has it mapped".to_owned(),
+                    "no client has mapped the device".to_owned(),
                 )]
             }
             Item::ServerSession { session, devices } => vec![

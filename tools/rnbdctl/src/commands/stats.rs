@@ -187,7 +187,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         }
     }
     context.output.print(&stats)?;
-    context.system.need_any("showing what was counted")
+    context.system.need_any("showing counters")
 }
 
 fn counters(path: Path) -> PathCounters {
@@ -217,7 +217,7 @@ fn chosen(names: &[String], context: &Context) -> Result<(Vec<ClientDevice>, Vec
             Found::ServerSession(session) => paths.extend(session.paths),
             Found::Path(path) => paths.push(path),
             Found::ServerDevice(device) => {
-                let why = "the disk of a server counts for all its users: see /sys/block or iostat";
+                let why = "a server's disk counts the requests of all its users: see iostat";
                 return Err(Error::new(
                     Kind::Usage,
                     format!("device {}", device.name),
@@ -230,7 +230,7 @@ fn chosen(names: &[String], context: &Context) -> Result<(Vec<ClientDevice>, Vec
 }
 
 fn reset(names: &[String], context: &Context) -> Result {
-    context.system.need_any("setting counters back")?;
+    context.system.need_any("resetting counters")?;
     // A name that is not found is a failure like other failures.
     let mut paths: Vec<Result<Path>> = Vec::new();
     let mut find = |names: &[String]| match chosen(names, context) {
@@ -242,19 +242,19 @@ fn reset(names: &[String], context: &Context) -> Result {
         false => names.chunks(1).for_each(find),
     }
     if paths.is_empty() && !names.is_empty() {
-        let why = "the counters of a device are the block layer's, which cannot be set back";
+        let why = "the counters of a device belong to the block layer and cannot be reset";
         return Err(
-            Error::new(Kind::Usage, "setting counters back", why).hint("name a session or a path")
+            Error::new(Kind::Usage, "resetting counters", why).hint("give a session or a path")
         );
     }
     let done = each(
         &paths,
-        |_| "setting counters back".to_owned(),
+        |_| "resetting counters".to_owned(),
         |path| control::stats::reset(path.as_ref().map_err(Clone::clone)?),
     );
     let count = done.done.len();
     done.end()?;
     context
         .output
-        .say(&format!("counters set back of paths: {count}"))
+        .say(&format!("paths with reset counters: {count}"))
 }

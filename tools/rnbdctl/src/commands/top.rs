@@ -64,7 +64,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
         return context.output.print(&RatesReport::new(&rates));
     }
     if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
-        let error = Error::new(Kind::Usage, "showing rates", "this is no terminal");
+        let error = Error::new(Kind::Usage, "showing rates", "the output is not a terminal");
         return Err(error.hint("rnbdctl top --once prints the rates of one interval"));
     }
     let first = sampler.take()?;

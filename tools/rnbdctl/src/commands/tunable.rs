@@ -28,7 +28,7 @@ pub(crate) fn help(tunables: &[Setting], explained: fn(&str) -> &'static str) ->
 /// The name and the value of a word; `example` is a valid word, for the error.
 pub(crate) fn split<'w>(word: &'w str, example: &str) -> Result<(&'w str, &'w str)> {
     word.split_once('=').ok_or_else(|| {
-        let error = Error::new(Kind::Usage, format!("setting {word:?}"), "it has no value");
+        let error = Error::new(Kind::Usage, format!("setting {word:?}"), "no value given");
         error.hint(format!("write NAME=VALUE, as in {example}"))
     })
 }

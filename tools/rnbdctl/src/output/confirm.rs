@@ -19,12 +19,12 @@ pub fn confirm(is_forced: bool, what: &str, danger: &str) -> Result {
     }
     let refused = |why: &str| Error::new(Kind::Busy, what, why);
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
-        return Err(refused(danger).hint("do it all the same with --force"));
+        return Err(refused(danger).hint("to do it without a question, give --force"));
     }
     match ask(&mut io::stdin().lock(), &mut io::stderr(), what, danger) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(refused("you did not agree")),
-        Err(error) => Err(Error::io("asking for your consent", &error)),
+        Ok(false) => Err(refused("the answer was not yes")),
+        Err(error) => Err(Error::io("asking for confirmation", &error)),
     }
 }
 
@@ -35,7 +35,7 @@ fn ask(
     what: &str,
     danger: &str,
 ) -> io::Result<bool> {
-    write!(output, "{what}: {danger}. Do it? [y/N] ")?;
+    write!(output, "{what}: {danger}. Continue? [y/N] ")?;
     output.flush()?;
     let mut answer = String::new();
     input.read_line(&mut answer)?;
@@ -66,7 +66,7 @@ mod tests {
             );
             assert_eq!(asked.unwrap(), agreed, "{answer:?}");
             let shown = String::from_utf8(shown).unwrap();
-            assert_eq!(shown, "removing x: all is lost. Do it? [y/N] ");
+            assert_eq!(shown, "removing x: all is lost. Continue? [y/N] ");
         }
     }
 

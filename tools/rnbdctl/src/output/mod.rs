@@ -119,8 +119,8 @@ impl Output {
         match self.format {
             Format::Table => self.print_text(text),
             Format::Json | Format::Csv => {
-                let why = "that has a form of its own, neither JSON nor CSV";
-                Err(Error::new(Kind::Usage, what, why).hint("leave --output out"))
+                let why = "the output is neither JSON nor CSV";
+                Err(Error::new(Kind::Usage, what, why).hint("leave out --output"))
             }
         }
     }

@@ -238,7 +238,7 @@ fn paths() {
     let said = fake.run(&["path", "disconnect", "10.0.0.2"]);
     assert_eq!(said.code, 5, "{said:?}");
     for part in [
-        "the last path that is up",
+        "no other path of the session is up",
         "/dev/rnbd0, /dev/rnbd2 and /dev/rnbd10",
         "would fail at once",
         "--force",
@@ -366,7 +366,7 @@ fn clients_are_disconnected() {
         let said = fake.run(&["server", "disconnect", name]);
         assert_eq!(said.code, 5, "{said:?}");
         assert!(
-            said.stderr.contains("that client has sda mapped"),
+            said.stderr.contains("the client has sda mapped"),
             "{said:?}"
         );
         assert_eq!(fake.read(path), "");

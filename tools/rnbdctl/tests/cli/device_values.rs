@@ -89,7 +89,7 @@ fn values_that_are_none_are_refused_before_anything_is_set() {
         &fake,
         &["device", "set", "rnbd0", "io_timeout_ms"],
         2,
-        "rnbdctl: setting \"io_timeout_ms\": it has no value\n  \
+        "rnbdctl: setting \"io_timeout_ms\": no value given\n  \
          hint: write NAME=VALUE, as in io_timeout_ms=30000\n",
     );
     assert_eq!(fake.read(FILE), "0\n");

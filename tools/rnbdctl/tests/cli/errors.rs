@@ -55,10 +55,7 @@ fn wrong_usage() {
 #[test]
 fn a_disk_needs_a_server() {
     let fake = Fake::typical();
-    let parts = [
-        "which server has it is not said",
-        "rnbdctl map SERVER:/dev/sdb",
-    ];
+    let parts = ["the server is not given", "rnbdctl map SERVER:/dev/sdb"];
     fails(&fake, &["map", "/dev/sdb"], 2, &parts);
     fails(
         &fake,
@@ -85,7 +82,7 @@ fn a_disk_needs_a_server() {
     ];
     fails(&fake, &["map", "-s", "backup", "10.9.9.9:x"], 5, &parts);
     // With the C module requests cannot wait.
-    let why = ["cannot have requests wait", "C module"];
+    let why = ["cannot hold requests", "C module"];
     fails(&fake, &["map", "10.0.0.9:x", "--hold", "5m"], 7, &why);
     assert_eq!(fake.read("sys/class/rnbd-client/ctl/map_device"), "");
 }
@@ -144,7 +141,7 @@ fn names_of_nothing() {
         &fake,
         &["server", "force-close", "sdx"],
         3,
-        &["closing sdx: no client has mapped it"],
+        &["closing sdx: no client has mapped the device"],
     );
     fails(&fake, &["server", "disconnect", "nobody"], 3, &["nobody"]);
     for name in [
@@ -289,7 +286,7 @@ fn a_server_that_cannot_drain() {
         &["server", "drain"] as &[&str],
         &["server", "drain", "--cancel"],
     ] {
-        fails(&fake, args, 7, &["rnbd_server cannot do that", "0.2.0"]);
+        fails(&fake, args, 7, &["rnbd_server cannot drain", "0.2.0"]);
     }
     let file = "sys/class/rnbd-server/ctl/drain";
     fake.write(file, "off\n");
@@ -347,7 +344,7 @@ fn a_file_that_is_gone_is_named() {
         &fake,
         &["path", "reconnect", "10.0.0.2"],
         3,
-        &[&path, "not there"],
+        &[&path, "the kernel has no file"],
     );
 }
 

@@ -174,7 +174,7 @@ fn what_has_a_form_of_its_own_takes_no_other() {
         for format in ["json", "csv"] {
             let said = Fake::typical().run(&[args, &["-o", format]].concat());
             assert_eq!((said.code, said.stdout.as_str()), (2, ""), "{said:?}");
-            assert!(said.stderr.contains("form of its own"), "{said:?}");
+            assert!(said.stderr.contains("neither JSON nor CSV"), "{said:?}");
         }
     }
 }

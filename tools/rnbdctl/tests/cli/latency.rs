@@ -148,8 +148,8 @@ fn what_cannot_be_measured_is_told() {
     );
     let path = |name: &str| fake.path(name).display().to_string();
     for (args, code, part) in [
-        (vec!["rnbd2".to_owned()], 7, "cannot do that"),
-        (vec!["backup".to_owned()], 2, "no device"),
+        (vec!["rnbd2".to_owned()], 7, "does not time requests"),
+        (vec!["backup".to_owned()], 2, "not of a device"),
         (vec!["rnbd9".to_owned()], 3, "no device"),
         (
             vec!["--server-json".to_owned(), path("no.json")],
