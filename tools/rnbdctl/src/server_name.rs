@@ -144,10 +144,10 @@ impl DiskName {
         };
         let before = text.rsplit_once(':').map_or("", |(before, _)| before);
         if disk.starts_with(':') || before.parse::<std::net::Ipv6Addr>().is_ok() {
-            return Err(format!("{text:?}: an IPv6 address stands in brackets here"));
+            return Err(format!("{text:?}: write the IPv6 address in brackets"));
         }
         if disk.is_empty() {
-            return Err(format!("{text:?} names a server, and no disk of it"));
+            return Err(format!("{text:?} names a server, but no disk"));
         }
         Ok(Self {
             server: Some(ServerName::parse(&server)?),

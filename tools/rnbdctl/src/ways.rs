@@ -98,7 +98,7 @@ fn look_up(name: &str) -> Result<Vec<IpAddr>> {
         true => Err(Error::new(
             Kind::Unreachable,
             what,
-            "it has no address that could be connected",
+            "the name has no address that can be connected",
         )),
         false => Ok(addresses),
     }
@@ -127,7 +127,7 @@ fn choose(
     };
     let wanted: Vec<IpAddr> = addresses.iter().copied().filter(is_of_family).collect();
     if wanted.is_empty() {
-        let why = "it has no address of the kind of the source that is given";
+        let why = "the name has no address of the same kind as the source";
         return Err(Error::new(
             Kind::Unreachable,
             format!("looking up {name}"),

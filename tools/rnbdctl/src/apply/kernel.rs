@@ -42,7 +42,7 @@ impl Kernel {
     fn path(&self, session: &str, path: &str) -> Result<Path> {
         let session = self.system.find_session(session)?;
         let found = session.paths.into_iter().find(|have| have.name == path);
-        found.ok_or_else(|| Error::new(Kind::NotFound, format!("path {path}"), "it is gone"))
+        found.ok_or_else(|| Error::new(Kind::NotFound, format!("path {path}"), "not found"))
     }
 
     /// The number of possible CPUs (the kernel's `nr_cpu_ids`); 0 if it is not known.

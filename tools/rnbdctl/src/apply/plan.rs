@@ -140,7 +140,7 @@ impl SessionPlan {
             match from {
                 Some(None) => self
                     .remarks
-                    .push(format!("{name}: the loaded modules do not have it")),
+                    .push(format!("{name}: the loaded modules lack this tunable")),
                 Some(Some(value)) if value == i64::from(to) => (),
                 _ => self.changes.push(Change::Set {
                     setting,
@@ -230,7 +230,7 @@ impl SessionPlan {
             let have = mapped.iter().find(|have| have.device_path == *path);
             match have.map(|have| (have, have.tunable(setting.name))) {
                 Some((have, None)) => self.remarks.push(format!(
-                    "{} of device {path} ({}): the loaded modules do not have it",
+                    "{} of device {path} ({}): the loaded modules lack this tunable",
                     setting.name, have.path
                 )),
                 Some((_, Some(value))) if value == to => (),

@@ -180,7 +180,7 @@ impl Work<'_> {
             }
             let error = unclear.unwrap_or_else(|| {
                 let what = format!("mapping {} on session {}", device.path, session.name);
-                let why = "none of its paths can be connected";
+                let why = "no path of the session can be connected";
                 Error::new(Kind::Unreachable, what, why)
             });
             self.failed(Change::Map(device.clone()), &error);

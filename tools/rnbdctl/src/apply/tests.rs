@@ -293,7 +293,7 @@ fn one_failure_does_not_keep_the_rest_away() {
     assert_eq!(
         failures(&summary),
         [
-            "fast: device c (rw): none of its paths can be connected",
+            "fast: device c (rw): no path of the session can be connected",
             "fast: path ip:10.0.2.2: the server does not answer",
             "storage: device a (rw): no such disk",
             "storage: path ip:10.0.0.2: the server does not answer",
@@ -374,7 +374,7 @@ fn what_the_module_does_not_have_is_told() {
     let summary = once(&model, &config);
     let remark = (
         "storage".to_owned(),
-        "hb_interval_ms: the loaded modules do not have it".to_owned(),
+        "hb_interval_ms: the loaded modules lack this tunable".to_owned(),
     );
     assert_eq!(
         (failures(&summary), summary.remarks),

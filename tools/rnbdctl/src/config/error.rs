@@ -53,7 +53,7 @@ impl ConfigErrors {
     pub fn not_utf8(file: &str, before: &[u8]) -> Self {
         let before = String::from_utf8_lossy(before);
         let end = before.len();
-        let message = "this byte is not UTF-8, which TOML files are".to_owned();
+        let message = "this byte is not UTF-8, and a TOML file is UTF-8".to_owned();
         Self(vec![ConfigError::at(file, &before, end..end, "", message)])
     }
 }

@@ -269,7 +269,7 @@ impl<'i> Reader<'i> {
                     Some(path) => path.to_text().as_str().to_owned(),
                     None => server.to_string(),
                 };
-                self.fail(&at, format!("{text} is the same path as one before it"));
+                self.fail(&at, format!("the path {text} repeats an earlier path"));
             }
             servers.push(server);
         }
@@ -277,7 +277,7 @@ impl<'i> Reader<'i> {
             self.fail(
                 at,
                 format!(
-                    "{} paths are more than the {MAX_PATHS} of a session",
+                    "{} paths are given, a session has at most {MAX_PATHS}",
                     servers.len()
                 ),
             );
@@ -309,7 +309,7 @@ impl<'i> Reader<'i> {
         };
         let (at, text) = dst??;
         let server = match text.contains(['@', ',']) {
-            true => Err(format!("{text:?} has a source: give that as src")),
+            true => Err(format!("{text:?} has a source: write the source as src")),
             false => ServerName::parse(&text),
         };
         let server = self.understood(&at, server)?;
@@ -407,7 +407,7 @@ impl<'i> Reader<'i> {
             return Vec::new();
         };
         if elements.is_empty() {
-            self.fail(at, "is empty: a session has at least one");
+            self.fail(at, "is empty: a session needs an element");
         }
         let element = |value: &'v Value<'i>| {
             let at = At {

@@ -93,8 +93,8 @@ fn path(path: &Path) -> Option<PathAddress> {
 pub fn file_text(client: &Client) -> String {
     let config = from_client(client);
     let mut head = String::from(
-        "# What was mapped when `rnbdctl config' wrote this; configuration.md has all keys.\n\
-         # A server's port cannot be read back: give dest_port if it is not 1234.\n",
+        "# The mapped devices, written by `rnbdctl config'; configuration.md has all keys.\n\
+         # The kernel does not show a server's port: give dest_port if the port is not 1234.\n",
     );
     let mut paths = config.sessions.iter().flat_map(|session| &session.paths);
     let lacks = |path: &PathAddress| {
@@ -102,8 +102,8 @@ pub fn file_text(client: &Client) -> String {
     };
     if paths.any(lacks) {
         head.push_str(
-            "# Nor can the interface of a link-local address: \
-             write it behind fe80:..., as %eth0.\n",
+            "# The kernel does not show the interface of a link-local address: \
+             write the interface behind fe80:..., as %eth0.\n",
         );
     }
     format!("{head}\n{}", to_toml(&config))

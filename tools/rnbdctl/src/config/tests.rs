@@ -182,13 +182,13 @@ fn mistakes_of_paths_and_devices() {
     let modes = r#"access_mode: "RW" is not one of "ro", "rw", "migration""#;
     let newline = r#""a\n" cannot contain '\n'"#;
     let above = r#""a/../b" contains "..", which no server allows"#;
-    let same = "ip:10.0.0.2 is the same path as one before it";
-    let same_end = "ip:10.0.0.1@ip:10.0.0.2 is the same path as one before it";
+    let same = "the path ip:10.0.0.2 repeats an earlier path";
+    let same_end = "the path ip:10.0.0.1@ip:10.0.0.2 repeats an earlier path";
     let two_ends = r#"["10.0.0.2", "10.0.0.1@10.0.0.2"]"#;
     let unknown = "to: unknown key (known here: src, dst)";
     let alike = "acess_mode: unknown key (did you mean access_mode?)";
     let cases = [
-        ("paths", "[]", 9, "is empty: a session has at least one"),
+        ("paths", "[]", 9, "is empty: a session needs an element"),
         (
             "paths",
             r#""10.0.0.2""#,
@@ -223,7 +223,7 @@ fn mistakes_of_paths_and_devices() {
         ),
         ("paths", r#"["10.0.0.2", "ip:10.0.0.2"]"#, 22, same),
         ("paths", two_ends, 22, same_end),
-        ("devices", "[]", 11, "is empty: a session has at least one"),
+        ("devices", "[]", 11, "is empty: a session needs an element"),
         ("devices", r#"["a", "a"]"#, 17, r#""a" is given twice"#),
         (
             "devices",
@@ -397,10 +397,10 @@ fn what_names_no_session_is_named_after_the_server() {
     assert_eq!(hosts, ["storage1", "ip:10.0.0.1@storage2"]);
     assert_eq!(parse("f", &to_toml(&config)), Ok(config));
     for (paths, why) in [
-        ("[\"a\", \"A\"]", "a is the same path as one before it"),
+        ("[\"a\", \"A\"]", "the path a repeats an earlier path"),
         (
             "[{ dst = \"10.0.0.1@b\" }]",
-            "dst: \"10.0.0.1@b\" has a source: give that as src",
+            "dst: \"10.0.0.1@b\" has a source: write the source as src",
         ),
     ] {
         let text = format!("[[session]]\npaths = {paths}\ndevices = [\"d\"]\n");
@@ -435,7 +435,7 @@ fn files_that_are_none() {
     let error = Config::load(&file, &namer).unwrap_err().to_string();
     assert_eq!(
         error,
-        format!("{shown}:2:3: this byte is not UTF-8, which TOML files are")
+        format!("{shown}:2:3: this byte is not UTF-8, and a TOML file is UTF-8")
     );
 }
 

@@ -72,7 +72,7 @@ impl KeyFile {
         if self.keys.len() >= MAX_KEYS {
             let why = format!("has {MAX_KEYS} keys already");
             return Err(Error::new(Kind::Busy, place, why)
-                .hint("remove an old one first: rnbdctl key remove ID --key NUMBER"));
+                .hint("remove an old key first: rnbdctl key remove ID --key NUMBER"));
         }
         let number = key.number;
         self.keys.push(key);
@@ -107,7 +107,7 @@ impl KeyFile {
 
 fn bad(place: String, why: String) -> Error {
     Error::new(Kind::BadConfig, place, why)
-        .hint("rnbdctl key new makes keys; copy their file as it is")
+        .hint("make keys with rnbdctl key new; copy the file without a change")
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn failed(what: &str, error: keyutils::Error) -> Error {
 
 fn keyring() -> Result<Keyring> {
     if !rustix::process::geteuid().is_root() {
-        let why = "only root has the keyring that the modules use";
+        let why = "only root can write to the keyring of the modules";
         return Err(Error::new(Kind::NotPermitted, "loading keys", why));
     }
     Keyring::attach_or_create(SpecialKeyring::User)
@@ -65,10 +65,10 @@ pub fn load(files: &[(Role, KeyFile)]) -> Result {
     for (role, file) in files {
         for description in descriptions(*role, file) {
             if wanted.iter().any(|(other, _)| *other == description) {
-                let why = "two of this machine's identities are for the same server";
+                let why = "two identities of this machine are for the same server";
                 return Err(
                     Error::new(Kind::BadConfig, file.client.to_string(), why).hint(
-                        "say in their files which servers they are for, with lines: server ADDRESS",
+                        "write the servers of each key into its file, with lines: server ADDRESS",
                     ),
                 );
             }

@@ -71,9 +71,9 @@ impl Store {
             Err(error) => return Err(Error::io(place, &error)),
         };
         if meta.permissions().mode() & 0o077 != 0 {
-            let why = "other users than its owner may read it";
+            let why = "users other than its owner can read the file";
             return Err(Error::new(Kind::BadConfig, &place, why)
-                .hint(format!("run: chmod 600 {place}; and make new keys")));
+                .hint(format!("run chmod 600 {place}, and make new keys")));
         }
         let text = fs::read_to_string(&path).map_err(|error| Error::io(&place, &error))?;
         KeyFile::parse(*client, &place, &text).map(Some)

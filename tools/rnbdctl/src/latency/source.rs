@@ -88,7 +88,7 @@ impl Source {
                 // `file_text` takes the newline at the end off.
                 let histogram = Histogram::parse(format!("{text}\n").as_bytes());
                 let histogram = histogram.ok_or_else(|| {
-                    let why = "it is no histogram that this program knows";
+                    let why = "rnbdctl does not know this form of a histogram";
                     Error::new(Kind::Failed, format!("reading {}", file.display()), why)
                 })?;
                 stages.push(histogram);

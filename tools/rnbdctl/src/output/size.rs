@@ -29,7 +29,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
                 .iter()
                 .find(|(known, _)| known.eq_ignore_ascii_case(name));
             known.map(|(_, shift)| *shift).ok_or_else(|| {
-                format!("{unit:?} is no unit; there are s (sectors), K, M, G, T, P and E")
+                format!("{unit:?} is not a unit; units are s (sectors), K, M, G, T, P and E")
             })?
         }
     };

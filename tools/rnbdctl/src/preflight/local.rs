@@ -79,7 +79,7 @@ impl Module {
             (State::Missing, true) => Finding::failed(
                 role,
                 format!("{name} is neither loaded nor installed for this kernel"),
-                "install the package rnbd-dkms; dkms status tells whether it was built",
+                "install the package rnbd-dkms; dkms status shows whether the modules were built",
             ),
         }
     }
@@ -108,7 +108,7 @@ fn implementation(system: &System) -> Finding {
         true => Finding::ok("modules", "the modules in Rust, with all tunables"),
         false => Finding::ok(
             "modules",
-            "the C modules; of the tunables they have only max_reconnect_attempts",
+            "the C modules, with no tunable except max_reconnect_attempts",
         ),
     }
 }

@@ -22,7 +22,7 @@ pub(super) fn check(devices: &[RdmaDevice]) -> Vec<Finding> {
     if ports.is_empty() {
         return vec![Finding::failed(
             "RDMA device",
-            "there is none",
+            "this machine has no RDMA device",
             "load the driver of the network card, or use soft-RoCE on an Ethernet interface: \
              modprobe rdma_rxe; rdma link add rxe0 type rxe netdev INTERFACE",
         )];
@@ -48,8 +48,8 @@ fn state(device: &str, port: &RdmaPort, any_active: bool) -> Finding {
         return Finding::ok("RDMA port", message);
     }
     let remedy = match &port.netdev {
-        Some(netdev) => format!("see the cable, and set it up with: ip link set {netdev} up"),
-        None => "see the cable; on InfiniBand, a subnet manager must be running".to_owned(),
+        Some(netdev) => format!("check the cable, and set the link up: ip link set {netdev} up"),
+        None => "check the cable; on InfiniBand, a subnet manager must be running".to_owned(),
     };
     match any_active {
         // Another port may be the one in use.
@@ -78,7 +78,7 @@ fn addresses(device: &str, port: &RdmaPort) -> Option<Finding> {
     Some(Finding::warning(
         "RDMA address",
         format!("{device} port {} has no IP address", port.number),
-        format!("give its interface one: ip address add ADDRESS/BITS dev {netdev}"),
+        format!("give the interface an address: ip address add ADDRESS/BITS dev {netdev}"),
     ))
 }
 
@@ -86,7 +86,7 @@ fn mtu(device: &str, port: &RdmaPort) -> Option<Finding> {
     let (netdev, mtu) = (port.netdev.as_deref()?, port.netdev_mtu?);
     let rdma = port.rdma_mtu.unwrap_or(0);
     let message = format!(
-        "{device} port {} sends {rdma} bytes at once ({netdev}: {mtu})",
+        "{device} port {} has an RDMA MTU of {rdma} bytes ({netdev}: {mtu})",
         port.number
     );
     Some(match rdma >= BEST_MTU {
@@ -95,8 +95,8 @@ fn mtu(device: &str, port: &RdmaPort) -> Option<Finding> {
             "MTU",
             message,
             format!(
-                "{BEST_MTU} is faster: ip link set {netdev} mtu 4200 (or 9000) here, at the other \
-                 end and on all switches between"
+                "an RDMA MTU of {BEST_MTU} is faster: ip link set {netdev} mtu 4200 (or 9000) on \
+                 both machines, and the same on all switches between them"
             ),
         ),
     })

@@ -43,7 +43,7 @@ pub(super) fn check(system: &System, server: &Server, devices: &[RdmaDevice]) ->
     if name.starts_with("gid:") {
         return vec![Finding::warning(
             "server",
-            "whether a GID can be reached cannot be told from here",
+            "rnbdctl cannot check whether a GID can be reached",
             "use ibping or ibtracert of the package infiniband-diags",
         )];
     }
@@ -51,8 +51,7 @@ pub(super) fn check(system: &System, server: &Server, devices: &[RdmaDevice]) ->
     let addresses: Vec<SocketAddr> = match (name, server.port).to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
         Err(error) => {
-            let message =
-                format!("{name} is neither an address nor a name that is known ({error})");
+            let message = format!("{name} is neither an address nor a known name ({error})");
             return vec![Finding::failed(
                 "server",
                 message,
@@ -72,8 +71,8 @@ fn one(system: &System, address: SocketAddr, devices: &[RdmaDevice]) -> Vec<Find
     let socket = match connected(address) {
         Ok(socket) => socket,
         Err(error) => {
-            let message = format!("there is no route to {ip} ({error})");
-            let remedy = format!("see with: ip route get {ip}; the interface may be down");
+            let message = format!("this machine has no route to {ip} ({error})");
+            let remedy = format!("check the interface and the route: ip route get {ip}");
             return vec![Finding::failed("route", message, remedy)];
         }
     };
@@ -175,7 +174,7 @@ fn route(system: &System, ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) ->
     let way = way(system, ip, source, devices);
     if let Way::Rdma(device, port) = way {
         let message = format!(
-            "to {ip} from {source}, which is of {} port {}",
+            "to {ip} from {source}, by {} port {}",
             device.name, port.number
         );
         return match port.is_active() {
@@ -183,20 +182,20 @@ fn route(system: &System, ip: IpAddr, source: IpAddr, devices: &[RdmaDevice]) ->
             false => Finding::failed(
                 "route",
                 format!("{message}, which is {}", port.state),
-                "see above",
+                "see RDMA port above",
             ),
         };
     }
     if matches!(way, Way::Unknown) {
         return Finding::warning(
             "route",
-            format!("the way to {ip} is from {source}; of which interface that is is not known"),
-            "see with ip address and rdma link whether it is of an RDMA device",
+            format!("to {ip} from {source}; the interface of this address is not known"),
+            "check with ip address and rdma link whether the interface has an RDMA device",
         );
     }
     Finding::failed(
         "route",
-        format!("the way to {ip} is from {source}, which is of no RDMA device"),
+        format!("to {ip} from {source}, which is not an address of an RDMA device"),
         "use an address of the server in the network of an RDMA device (rnbdctl rdma), \
          or make an RDMA device for that interface",
     )
@@ -208,17 +207,17 @@ fn answer(ip: IpAddr, socket: &UdpSocket) -> Finding {
         .set_read_timeout(Some(PATIENCE))
         .and_then(|()| socket.send(&[0]))
         .and_then(|_| socket.recv(&mut [0]));
-    let remedy = "see whether the server is up, its address right and no firewall between";
+    let remedy = "check whether the server is up, the address is right, and a firewall is between";
     let error = match answer {
-        Ok(_) => return Finding::ok("server", format!("{ip} answers")),
+        Ok(_) => return Finding::ok("server", format!("{ip} responds")),
         Err(error) => error,
     };
     match Errno::from_io_error(&error) {
-        Some(Errno::CONNREFUSED) => Finding::ok("server", format!("{ip} answers")),
+        Some(Errno::CONNREFUSED) => Finding::ok("server", format!("{ip} responds")),
         Some(Errno::AGAIN) => Finding::warning(
             "server",
             format!(
-                "{ip} does not answer; it may be down, or a firewall may keep it from answering"
+                "{ip} does not respond; the machine may be down, or a firewall may drop packets"
             ),
             remedy,
         ),

@@ -153,8 +153,8 @@ impl Plan {
             });
             for other in have.files.iter().filter(|file| !named.contains(file)) {
                 self.remarks.push(format!(
-                    "{other} has a key, too, and the file does not name it: add it to \
-                     keys.clients, or rnbdctl key remove {other}"
+                    "client {other} has a key, and keys.clients does not have the client: add \
+                     {other} to keys.clients, or rnbdctl key remove {other}"
                 ));
             }
         }
@@ -165,7 +165,7 @@ impl Plan {
             };
             if !have.files.iter().any(fits) {
                 self.remarks.push(format!(
-                    "export {number}: no client that has a key fits {pattern:?} of client_ids"
+                    "export {number}: no client with a key matches {pattern:?} of client_ids"
                 ));
             }
         }
@@ -173,8 +173,8 @@ impl Plan {
         let required = transport.and_then(|values| values.get(REQUIRE_PROOF));
         if have.files.is_empty() && required.is_some_and(|value| is_same(value, "Y")) {
             self.remarks.push(format!(
-                "{REQUIRE_PROOF} is Y, and no client has a key: nobody is let in before \
-                 rnbdctl key new"
+                "{REQUIRE_PROOF} is Y, and no client has a key: the server refuses all clients \
+                 before rnbdctl key new"
             ));
         }
     }
@@ -185,8 +185,8 @@ impl Plan {
         let requires = server.and_then(|server| server.get(REQUIRE_POLICY));
         if running.policy.is_none() && requires.is_some_and(|value| is_same(value, "N")) {
             self.remarks.push(
-                "rnbd_server was loaded before, and lets everybody in until the policy is in \
-                 force: have it loaded by rnbd-server.service only (see /etc/modules-load.d)"
+                "rnbd_server was loaded before, and accepts all clients until the policy is in \
+                 force: load the module by rnbd-server.service only (see /etc/modules-load.d)"
                     .to_owned(),
             );
         }
@@ -204,12 +204,12 @@ impl Plan {
                 // The parameter only matters when the module is loaded.
                 _ if name == REQUIRE_POLICY => (),
                 Some(now) => self.remarks.push(format!(
-                    "{module} {name} is {now}; it becomes {value} when the modules are loaded \
-                     anew: rnbdctl server drain, modprobe -r rnbd_server rtrs_server, rnbdctl \
+                    "{module} {name} is {now}, and becomes {value} when the modules are loaded \
+                     again: rnbdctl server drain, modprobe -r rnbd_server rtrs_server, rnbdctl \
                      server apply"
                 )),
                 None => self.remarks.push(format!(
-                    "{module} {name}: the loaded module does not have it"
+                    "{module} {name}: the loaded module lacks this parameter"
                 )),
             }
         }
@@ -289,7 +289,7 @@ mod tests {
         let early = Plan::new(&config, &running);
         assert_eq!(shown(&early), ["export policy: 1 rule"]);
         assert!(
-            early.remarks[0].contains("lets everybody in until"),
+            early.remarks[0].contains("accepts all clients until"),
             "{:?}",
             early.remarks
         );
@@ -300,7 +300,7 @@ mod tests {
         assert_eq!(shown(&plan), ["export policy: 1 rule"]);
         assert_eq!(plan.remarks.len(), 2);
         assert!(
-            plan.remarks[0].starts_with("rtrs_server sess_queue_depth is 512; it becomes 128"),
+            plan.remarks[0].starts_with("rtrs_server sess_queue_depth is 512, and becomes 128"),
             "{:?}",
             plan.remarks
         );
@@ -309,7 +309,7 @@ mod tests {
             .insert("rtrs_server".into(), BTreeMap::new());
         let plan = Plan::new(&config, &running);
         assert!(
-            plan.remarks[0].ends_with("does not have it"),
+            plan.remarks[0].ends_with("lacks this parameter"),
             "{:?}",
             plan.remarks
         );
@@ -339,8 +339,8 @@ mod tests {
         assert_eq!(steps[..2], ["keys of db1, web1", "module rtrs_server"]);
         assert!(!plan.steps[0].is_repeated());
         let wanted = [
-            "old1 has a key, too, and the file does not name it",
-            "export 1: no client that has a key fits \"mail*\" of client_ids",
+            "client old1 has a key, and keys.clients does not have the client",
+            "export 1: no client with a key matches \"mail*\" of client_ids",
             "/dev/a: there is no such file",
         ];
         assert_eq!(plan.remarks.len(), wanted.len(), "{:?}", plan.remarks);

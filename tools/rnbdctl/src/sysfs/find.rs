@@ -48,10 +48,10 @@ impl System {
             (Some(device), false) => Err(Error::new(
                 Kind::Usage,
                 format!("device {name}"),
-                "more than one session has mapped it",
+                "more than one session has mapped the disk",
             )
             .hint(format!(
-                "say which, as in {}, or {name}@{}",
+                "choose a device, as in {}, or {name}@{}",
                 device.name, device.session
             ))),
             (None, _) => Err(self.no_device(name)),
@@ -67,7 +67,7 @@ impl System {
             format!("device {name}"),
             "no such device is mapped",
         )
-        .hint("see what is mapped with: rnbdctl list devices")
+        .hint("list the mapped devices with: rnbdctl list devices")
     }
 
     /// The last part of the name of a device node. Links are followed.
@@ -98,7 +98,7 @@ impl System {
             format!("session {name}"),
             "there is no such session",
         )
-        .hint("see what there is with: rnbdctl list sessions"))
+        .hint("list the sessions with: rnbdctl list sessions"))
     }
 
     /// The path of this client that the user means by `name`: `source@destination`, perhaps of the
@@ -180,7 +180,7 @@ impl System {
             name,
             "there is no device, session or path of that name",
         )
-        .hint("see what there is with: rnbdctl list"))
+        .hint("list all names with: rnbdctl list"))
     }
 }
 
@@ -194,16 +194,16 @@ fn one_path(name: &str, mut paths: Vec<Path>) -> Result<Path> {
                 .map(|path| format!("{} of {}", path.name, path.session))
                 .collect();
             all.push(format!("{} of {}", path.name, path.session));
-            let why = format!("more than one path is called so: {}", all.join(", "));
+            let why = format!("more than one path has this name: {}", all.join(", "));
             Err(Error::new(Kind::Usage, format!("path {name}"), why)
-                .hint("give its full name and --session"))
+                .hint("give the full name of the path, and --session"))
         }
         (None, _) => Err(Error::new(
             Kind::NotFound,
             format!("path {name}"),
             "there is no such path",
         )
-        .hint("see what there is with: rnbdctl list paths")),
+        .hint("list the paths with: rnbdctl list paths")),
     }
 }
 

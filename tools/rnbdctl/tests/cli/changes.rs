@@ -320,7 +320,7 @@ fn link_local_addresses_keep_their_interface() {
 #[test]
 fn interfaces_that_cannot_be_saved_are_asked_for() {
     let fake = Fake::typical();
-    let note = "# Nor can the interface of a link-local address";
+    let note = "# The kernel does not show the interface of a link-local address";
     assert!(!fake.ok(&["config", "show"]).contains(note));
     fake.session("near", Modules::Rust, &["ip:fe80::9@ip:fe80::2"]);
     fake.device("rnbd3", "near", "x", 512);

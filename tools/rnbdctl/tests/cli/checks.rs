@@ -66,10 +66,13 @@ fn a_server_that_is_there() {
     for name in ["127.0.0.1", "ip:127.0.0.1", "127.0.0.1@127.0.0.1"] {
         let said = fake.run(&["check", name, "--port", "1"]);
         assert_eq!(said.code, 0, "{said:?}");
-        assert!(said.stdout.contains("127.0.0.1 answers"), "{}", said.stdout);
         assert!(
+            said.stdout.contains("127.0.0.1 responds"),
+            "{}",
             said.stdout
-                .contains("from 127.0.0.1, which is of rxe1 port 1"),
+        );
+        assert!(
+            said.stdout.contains("from 127.0.0.1, by rxe1 port 1"),
             "{}",
             said.stdout
         );
@@ -114,7 +117,7 @@ fn infiniband_and_iwarp_are_told_by_their_interface() {
         fake.write("sys/class/net/net7/dev_port", "0\n");
         let said = fake.run(&TO_MYSELF);
         assert_eq!(said.code, 0, "{said:?}");
-        assert!(said.stdout.contains("which is of ib7 port 1"), "{said:?}");
+        assert!(said.stdout.contains("by ib7 port 1"), "{said:?}");
         assert!(!said.stdout.contains("has no IP address"), "{said:?}");
     }
 }

@@ -126,7 +126,7 @@ fn a_module_that_does_not_have_it_is_told_of() {
             0,
             "nothing to do\n",
             "rnbdctl: old: io_timeout_ms of device x (/dev/rnbd0): \
-             the loaded modules do not have it\n"
+             the loaded modules lack this tunable\n"
         )
     );
     assert!(!fake.path(FILE).exists());

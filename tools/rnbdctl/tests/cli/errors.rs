@@ -61,7 +61,7 @@ fn a_disk_needs_a_server() {
         &fake,
         &["map", "storage1:"],
         2,
-        &["names a server, and no disk"],
+        &["names a server, but no disk"],
     );
     fails(
         &fake,

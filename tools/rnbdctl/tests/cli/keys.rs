@@ -108,5 +108,5 @@ fn what_is_wrong_is_named() {
     std::fs::set_permissions(fake.path(FILE), PermissionsExt::from_mode(0o640)).unwrap();
     let wrong = fake.run(&["key", "list"]);
     assert_eq!(wrong.code, 9, "{wrong:?}");
-    assert!(wrong.stderr.contains("other users"), "{wrong:?}");
+    assert!(wrong.stderr.contains("users other than"), "{wrong:?}");
 }

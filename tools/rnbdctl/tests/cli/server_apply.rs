@@ -89,7 +89,7 @@ fn what_runs_keeps_its_parameters_and_says_so() {
     );
     assert!(
         said.stdout
-            .contains("! rtrs_server sess_queue_depth is 128; it becomes 64"),
+            .contains("! rtrs_server sess_queue_depth is 128, and becomes 64"),
         "{said:?}"
     );
     assert!(
@@ -130,8 +130,8 @@ fn a_dry_run_shows_keys_and_what_is_not_there() {
         "+ module rtrs_server sess_queue_depth=128",
         "+ module rnbd_server dev_search_path=/dev require_export_policy=Y",
         "+ export policy: 1 rule",
-        "! old1 has a key, too, and the file does not name it: add it to keys.clients, or rnbdctl \
-         key remove old1",
+        "! client old1 has a key, and keys.clients does not have the client: add old1 to \
+         keys.clients, or rnbdctl key remove old1",
         "! /dev/vg/www cannot be mapped now: no such file or device (ENOENT)",
     ];
     assert_eq!(lines, wanted, "{said:?}");

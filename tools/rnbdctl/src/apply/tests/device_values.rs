@@ -160,7 +160,7 @@ fn a_module_that_does_not_have_it_is_told_of() {
         assert_eq!(failures(&summary), [""; 0]);
         let remarks = ["a", "c"].map(|path| {
             let node = device(&model, path).path;
-            let text = "the loaded modules do not have it";
+            let text = "the loaded modules lack this tunable";
             let remark = format!("io_timeout_ms of device {path} ({node}): {text}");
             ("storage".to_owned(), remark)
         });
