@@ -205,13 +205,13 @@ impl Snapshot {
         let version = labels([("version", env!("CARGO_PKG_VERSION"))]);
         out.gauge(
             "rnbd_exporter_build_info",
-            "The version of the program that made this; always 1",
+            "The version of the exporter; always 1",
             [(version, 1)],
         )?;
         let took = self.took.as_secs_f64();
         out.gauge_f64(
             "rnbd_exporter_read_seconds",
-            "How long it took to read everything from sysfs",
+            "The time to read all values from sysfs",
             [(Labels::new(), took)],
         )?;
         let modules = [
@@ -299,7 +299,7 @@ impl Snapshot {
         let drains = self.drains.iter();
         out.gauge(
             "rnbd_session_drain_seconds",
-            "For how long requests wait yet as the server goes away on purpose; 0 if not",
+            "The time for which requests are still held as the server drains; 0 without a drain",
             drains.map(|(session, seconds)| (labels([("session", session)]), *seconds)),
         )
     }
@@ -330,7 +330,7 @@ const DEVICE: [(&str, &str, Stat); 10] = [
     ),
     (
         "read_seconds",
-        "The sum of the times that reads took",
+        "The total time of reads",
         Stat::Time(|stat| stat.read_ms),
     ),
     (
@@ -345,7 +345,7 @@ const DEVICE: [(&str, &str, Stat); 10] = [
     ),
     (
         "write_seconds",
-        "The sum of the times that writes took",
+        "The total time of writes",
         Stat::Time(|stat| stat.write_ms),
     ),
     (
@@ -394,7 +394,7 @@ fn troubles(out: &mut Writer<'_>, devices: &[ClientDevice]) -> fmt::Result {
         .filter_map(|device| Some((device_labels(device), device.io_timeouts?.into())));
     out.counter(
         "rnbd_device_io_timeouts",
-        "Requests that were ended because they took too long",
+        "Requests that were ended after io_timeout_ms",
         ended,
     )?;
     let unanswered = devices
@@ -402,7 +402,7 @@ fn troubles(out: &mut Writer<'_>, devices: &[ClientDevice]) -> fmt::Result {
         .filter_map(|device| Some((device_labels(device), device.io_unanswered?.into())));
     out.gauge(
         "rnbd_device_io_unanswered",
-        "Requests that took too long, and that the server may still be at work on",
+        "Requests that were ended after io_timeout_ms and have no response yet",
         unanswered,
     )
 }
@@ -486,17 +486,17 @@ fn client_paths(out: &mut Writer<'_>, paths: &[&Path]) -> fmt::Result {
     )?;
     out.counter(
         "rnbd_path_failovers",
-        "Requests that came from a path that failed",
+        "Requests that were taken over from a lost path",
         each(|stats| stats.failovers),
     )?;
     out.counter(
         "rnbd_path_reconnects",
-        "How often the path was connected again",
+        "Reconnects of the path",
         each(|stats| stats.reconnects),
     )?;
     out.counter(
         "rnbd_path_reconnect_failures",
-        "How often connecting the path again failed",
+        "Failed reconnects of the path",
         each(|stats| stats.failed_reconnects),
     )
 }

@@ -48,7 +48,7 @@ impl Served {
         self.reservations(out)?;
         out.gauge(
             "rnbd_server_drain_seconds",
-            "For how long the server drains yet; 0 if it does not",
+            "The rest of the time for which the server drains; 0 without a drain",
             self.drain.map(|seconds| (Labels::new(), seconds)),
         )?;
         self.uses(out)?;
@@ -112,7 +112,7 @@ impl Served {
         )?;
         out.gauge(
             "rnbd_server_device_awaited_machines",
-            "Machines that have lost the disk, and whose requests it has not ended",
+            "Machines that have lost the disk by a reservation and still have requests in flight",
             each(|found| found.awaited),
         )
     }
@@ -139,7 +139,7 @@ impl Served {
         let limits = self.clients.limits.iter();
         out.gauge(
             "rnbd_server_limit",
-            "How much clients may have, by the parameter without max_",
+            "The value of a limit; the label is the parameter of rtrs_server without max_",
             limits.map(|(name, limit)| (labels([("of", name)]), *limit)),
         )?;
         let pool = [
@@ -150,7 +150,7 @@ impl Served {
             ),
             (
                 "pool_free_bytes",
-                "Memory reserved for sessions that none uses",
+                "Memory reserved for sessions that no session uses",
                 self.clients.pool_free_bytes,
             ),
         ];
@@ -175,7 +175,7 @@ impl Served {
             ),
             (
                 "auth_failures",
-                "How often a client has not proved its identity",
+                "Failed proofs of identity of clients",
                 self.clients.auth_failed,
             ),
         ];

@@ -142,18 +142,18 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
     const LINES: [&str; 14] = [
         "q, Esc      quit",
         "s           sort by name, IOPS, bandwidth, latency, in flight",
-        "r           sort the other way round",
-        "p, Space    pause: what is shown stays as it is",
+        "r           reverse the order",
+        "p, Space    pause: the values stay as they are",
         "v, Tab      devices and paths, devices only, paths only",
-        "Up, Down    select what the graphs show; else they show the total",
+        "Up, Down    select a row for the graphs; without it: the total",
         "+, -        longer or shorter interval",
         "",
         "R-LAT, W-LAT  mean time of the reads and writes of the interval",
         "BUSY          part of the time with requests in flight",
         "LATENCY       round trip of the path's last heartbeats",
-        "RECON         times that the path was connected again / failed to",
-        "FAILOV        requests that came from a path that failed",
-        "-             not known: counters were set back, or it is new",
+        "RECON         reconnects of the path / failed reconnects",
+        "FAILOV        requests taken over from a lost path",
+        "-             not known: counters were reset, or the row is new",
     ];
     let height = u16::try_from(LINES.len())
         .unwrap_or(u16::MAX)
