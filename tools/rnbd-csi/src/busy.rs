@@ -35,7 +35,7 @@ impl Busy {
             }),
             false => Err(Status::new(
                 Code::Aborted,
-                format!("another call for {volume} is not over"),
+                format!("another call for {volume} has not ended"),
             )),
         }
     }

@@ -84,7 +84,7 @@ impl Wanted {
                 kind: kind(&mount.fs_type)?,
                 options: options(&mount.mount_flags)?,
             },
-            _ => return Err("a volume is used either as block or by mount".to_owned()),
+            _ => return Err("give either block or mount".to_owned()),
         };
         let number = capability.access_mode.as_ref().map(|access| access.mode);
         let access = match number {
@@ -98,7 +98,7 @@ impl Wanted {
             // Two nodes at a time, as for the migration of a virtual machine.
             Some(mode::MULTI_NODE_MULTI_WRITER) if form == Form::Block => Access::Migration,
             Some(mode::MULTI_NODE_MULTI_WRITER) => {
-                return Err("a file system cannot be written by several nodes".to_owned())
+                return Err("several nodes cannot write to a file system".to_owned())
             }
             Some(mode::MULTI_NODE_SINGLE_WRITER) => {
                 return Err("access mode MULTI_NODE_SINGLE_WRITER is not supported".to_owned())
@@ -118,7 +118,7 @@ fn kind(text: &str) -> std::result::Result<String, String> {
         "" => Ok(DEFAULT_KIND.to_owned()),
         kind if KINDS.contains(&kind) => Ok(kind.to_owned()),
         _ => Err(format!(
-            "file system {text:?} is none of {}",
+            "file system {text:?} is not one of {}",
             KINDS.join(", ")
         )),
     }
@@ -140,7 +140,7 @@ fn options(given: &[String]) -> std::result::Result<Vec<String>, String> {
     let names = given.iter().flat_map(|text| text.split(','));
     let mut names = names.map(|option| option.split('=').next().unwrap_or(option).trim());
     match names.find(|name| is_banned(name)) {
-        Some(name) => Err(format!("mount option {name} is not possible for a volume")),
+        Some(name) => Err(format!("mount option {name} is not allowed for a volume")),
         None => Ok(given.to_vec()),
     }
 }
@@ -223,7 +223,7 @@ mod tests {
             (mount(1, "", &[""]), "empty"),
             (mount(1, "", &["a\nb"]), "control"),
             (mount(1, "", &[&long]), "4096"),
-            (mount(1, "", &["bind"]), "bind is not possible"),
+            (mount(1, "", &["bind"]), "bind is not allowed"),
             (mount(1, "", &["noatime,remount"]), "remount"),
             (mount(1, "xfs", &["logdev=/dev/sda"]), "logdev is"),
             (mount(1, "", &["journal_path=/dev/sda"]), "journal_path"),

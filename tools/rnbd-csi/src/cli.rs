@@ -15,7 +15,7 @@ use crate::volume;
 #[derive(Debug, Parser)]
 #[command(name = "rnbd-csi", version, args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
-    /// Instead of serving
+    /// A call of another driver, instead of serving
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 /// What can be done instead of serving.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
-    /// Make a call, as an orchestrator does, and print how it ended
+    /// Make a call, as an orchestrator does, and print its result
     Call(Call),
 }
 
@@ -38,10 +38,10 @@ pub(crate) struct Call {
     #[arg(default_value = "unix:///run/rnbd-csi/csi.sock")]
     pub(crate) endpoint: PathBuf,
 
-    /// The call, as NodeGetInfo
+    /// The name of the call, such as NodeGetInfo
     pub(crate) name: String,
 
-    /// Its request in JSON, with the names of the specification: {"volume_id": "storage1:vg0/www"}
+    /// The request in JSON, with the names of the specification: {"volume_id": "storage1:vg0/www"}
     #[arg(default_value = "{}")]
     pub(crate) request: String,
 }
@@ -54,8 +54,8 @@ pub(crate) struct Serve {
     #[arg(default_value = "unix:///run/rnbd-csi/csi.sock")]
     pub(crate) endpoint: PathBuf,
 
-    /// The driver's name, the same on all nodes, and another one for each storage server that makes
-    /// volumes
+    /// The driver's name: the same on all nodes; each storage server that makes volumes has a name
+    /// of its own
     #[arg(long, env = "RNBD_CSI_NAME", default_value = "csi.rnbd", value_parser = driver_name)]
     pub(crate) name: String,
 
@@ -63,7 +63,7 @@ pub(crate) struct Serve {
     #[arg(long, requires = "node_id")]
     pub(crate) node: bool,
 
-    /// Serve as controller of static volumes, which an administrator has made
+    /// Serve as controller of static volumes, which the administrator makes
     #[arg(long, requires = "node_id", conflicts_with = "server")]
     pub(crate) controller: bool,
 
@@ -71,33 +71,32 @@ pub(crate) struct Serve {
     #[arg(long, requires_all = ["server_name", "place"])]
     pub(crate) server: bool,
 
-    /// This node's name, which no other node has
+    /// This node's name; no two nodes may have the same name
     #[arg(long, env = "RNBD_CSI_NODE", value_name = "NAME", value_parser = node_id)]
     pub(crate) node_id: Option<String>,
 
-    /// With --server: what this server is called in the ids of its volumes; never change it
+    /// With --server: the name of this server in the ids of its volumes; never change the name
     #[arg(long, value_name = "NAME", value_parser = server_name)]
     pub(crate) server_name: Option<String>,
 
-    /// With --server: the folder in which volumes are made as files, below dev_search_path of
-    /// rnbd_server
+    /// With --server: the folder for volumes that are files, below dev_search_path of rnbd_server
     #[arg(long, group = "place", value_name = "FOLDER")]
     pub(crate) folder: Option<PathBuf>,
 
-    /// With --server: the volume group of LVM in which volumes are made
+    /// With --server: the volume group of LVM for volumes that are logical volumes
     #[arg(long, group = "place", value_name = "GROUP")]
     pub(crate) volume_group: Option<String>,
 
-    /// With --server: its addresses, or host names, with commas between them [default: its name is
-    /// looked up]
+    /// With --server: the server's addresses or host names, with commas between them [default: the
+    /// addresses of the server's name]
     #[arg(long, requires = "server", value_name = "ADDRESS,...", value_parser = addresses)]
     pub(crate) addresses: Option<String>,
 
-    /// With --server: its port [default: 1234]
+    /// With --server: the server's port [default: 1234]
     #[arg(long, requires = "server", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
 
-    /// With --server: how long requests of nodes wait while the server is away: 90s, 10m, 1d
+    /// With --server: how long nodes hold requests while no path is up: 90s, 10m, 1d
     /// [default: 10m]
     #[arg(long, requires = "server", value_name = "DURATION", value_parser = hold)]
     pub(crate) hold: Option<String>,
@@ -136,7 +135,7 @@ fn driver_name(text: &str) -> Result<String, String> {
         && text.chars().all(is_inner);
     match is_name {
         true => Ok(text.to_owned()),
-        false => Err("a name has at most 63 letters, digits, dots and hyphens".to_owned()),
+        false => Err("a driver's name has at most 63 letters, digits, dots and hyphens".to_owned()),
     }
 }
 
@@ -153,7 +152,7 @@ fn server_name(text: &str) -> Result<String, String> {
     let name = ServerName::parse(text)?;
     match (&name.src, &name.host) {
         (None, Host::Name(_)) if text.len() <= 63 => Ok(name.host.to_string()),
-        _ => Err("a name of at most 63 letters, digits, dots and hyphens is needed".to_owned()),
+        _ => Err("a server's name has at most 63 letters, digits, dots and hyphens".to_owned()),
     }
 }
 

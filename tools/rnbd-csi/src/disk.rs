@@ -101,7 +101,7 @@ impl Disks {
         if device.access_mode != Some(access) && !is_new {
             let have = device.access_mode.map_or("?", Access::as_str);
             let why = format!(
-                "it is staged with access mode {have}, not {}; unstage it first",
+                "the volume is staged with access mode {have}, not {}; unstage it first",
                 access.as_str()
             );
             return Err(Status::new(Code::AlreadyExists, why));
@@ -161,7 +161,10 @@ impl Disks {
             // A path that cannot be added is no reason to do without the others; the condition of
             // the volume tells of paths that are down.
             for (path, error) in join::add_found(system, &request.session, &ways)? {
-                eprintln!("rnbd-csi: {path} is no path to {server}: {}", error.why());
+                eprintln!(
+                    "rnbd-csi: path {path} to {server} was not added: {}",
+                    error.why()
+                );
             }
         }
         system
@@ -192,12 +195,12 @@ impl Disks {
         let paths = session.map_or((0, 0), |session| (session.paths_up(), session.paths.len()));
         let message = match (device.state, paths) {
             (DeviceState::Open, (up, all)) if up == all && up > 0 => String::new(),
-            (DeviceState::Open, (up, all)) => format!("{up} of {all} paths to its server are up"),
+            (DeviceState::Open, (up, all)) => format!("{up} of {all} paths to the server are up"),
             (DeviceState::Closed, _) if device.closed_by_server => {
-                "the administrator of its server has closed it".to_owned()
+                "the server's administrator has closed the device".to_owned()
             }
-            (DeviceState::Closed, _) => "its server cannot be reached".to_owned(),
-            (state, _) => format!("its device is in state {}", state.as_str()),
+            (DeviceState::Closed, _) => "the server cannot be reached".to_owned(),
+            (state, _) => format!("the device is in state {}", state.as_str()),
         };
         Ok(VolumeCondition {
             abnormal: !message.is_empty(),
@@ -257,7 +260,7 @@ mod tests {
         let error = disks.map(&id, &Context::default(), Access::Ro).unwrap_err();
         assert_eq!(error.code, Code::AlreadyExists);
         let condition = disks.condition(&device).unwrap();
-        assert_eq!(condition.message, "1 of 2 paths to its server are up");
+        assert_eq!(condition.message, "1 of 2 paths to the server are up");
         assert!(condition.abnormal);
     }
 

@@ -45,7 +45,7 @@ macro_rules! calls {
                     let answer: fn(&Driver, &$request) -> Result<$response> = $answer;
                     return wire::encode(&answer(self, &request)?).map_err(Status::internal);
                 })+
-                let why = format!("there is no call {path} here");
+                let why = format!("this driver has no call {path}");
                 Err(Status::new(Code::Unimplemented, why))
             }
         }
@@ -59,7 +59,7 @@ macro_rules! calls {
                 let path = concat!("/csi.v1.", $service, "/", $name);
                 return Ok((path, from_json::<$request>(json)?));
             })+
-            Err(format!("there is no call {name:?}; there are: {}", [$($name),+].join(", ")))
+            Err(format!("there is no call {name:?}; the calls are: {}", [$($name),+].join(", ")))
         }
 
         /// The response of the call of that name as JSON.

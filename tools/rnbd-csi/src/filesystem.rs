@@ -42,16 +42,16 @@ pub(crate) fn prepare(node: &Path, kind: &str, read_only: bool) -> Result {
         }
         Found::FileSystem(found) if found == kind && !read_only => make(node, kind),
         Found::Nothing if read_only => Err(Status::precondition(
-            "the disk is empty, and cannot be formatted as it is mapped read-only",
+            "the disk is empty, and is mapped read-only: it cannot be formatted",
         )),
         Found::Nothing if is_zero(node)? => make(node, kind),
         Found::Nothing => Err(Status::precondition(
-            "the disk has data that is no file system, and is not formatted; if it is not needed, \
-             clear the first MiB of the disk, or use the volume as a block device",
+            "the disk has data that is not a file system, and is not formatted; if the data is not \
+             needed, clear the first MiB of the disk; or use the volume as a block device",
         )),
         Found::FileSystem(other) | Found::Other(other) => Err(Status::precondition(format!(
-            "the disk has {other}, not {kind}, and is not formatted; ask for what it has, or use \
-             another disk"
+            "the disk has {other}, not {kind}, and is not formatted; give the right fs_type, or \
+             use another disk"
         ))),
     }
 }

@@ -80,7 +80,7 @@ fn serve(args: &Serve) -> Result<ExitCode, String> {
     let node = args.node_id.as_ref().filter(|_| args.node);
     let node = node.map(|id| Node::new(system, id));
     if node.is_none() && controller.is_none() {
-        eprintln!("rnbd-csi: say what to serve: --node, --controller, --server");
+        eprintln!("rnbd-csi: give a service: --node, --controller, --server");
         return Ok(ExitCode::from(USAGE));
     }
     let driver = Driver {

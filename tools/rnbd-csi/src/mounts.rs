@@ -155,7 +155,7 @@ pub(crate) fn resolved(name: &str, path: &str) -> Result<PathBuf> {
         return wrong("contains \"..\"");
     }
     let (Some(parent), Some(last)) = (given.parent(), given.file_name()) else {
-        return wrong("is no path that can be mounted at");
+        return wrong("is not a path for a mount");
     };
     if last.len() > MAX_NAME {
         return wrong("has a name that is too long");
@@ -177,7 +177,7 @@ pub(crate) fn target(name: &str, path: &str) -> Result<PathBuf> {
     let target = resolved(name, path)?;
     match fs::symlink_metadata(&target) {
         Ok(found) if found.is_symlink() => Err(Status::invalid(format!(
-            "{name} {path:?} is a symbolic link, and nothing is mounted by way of one"
+            "{name} {path:?} is a symbolic link; give the path of a folder or a file"
         ))),
         _ => Ok(target),
     }
@@ -189,7 +189,7 @@ pub(crate) fn device_number(node: &Path) -> Result<DeviceNumber> {
     match found.file_type().is_block_device() {
         true => Ok((major(found.rdev()), minor(found.rdev()))),
         false => Err(Status::internal(format!(
-            "{} is no block device",
+            "{} is not a block device",
             node.display()
         ))),
     }
@@ -257,7 +257,7 @@ pub(crate) fn unmount_volumes(target: &Path) -> Result {
 /// The failure of a call at whose path there is something that is none of its volume.
 pub(crate) fn something_else(target: &Path) -> Status {
     Status::precondition(format!(
-        "something else is mounted at {}; unmount it",
+        "something else than the volume is mounted at {}; unmount it",
         target.display()
     ))
 }

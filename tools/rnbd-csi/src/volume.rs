@@ -39,25 +39,25 @@ impl VolumeId {
     /// The volume of that id. The error is in words.
     pub(crate) fn parse(text: &str) -> std::result::Result<Self, String> {
         if text.len() > MAX_ID {
-            return Err(format!("it has {} bytes, at most {MAX_ID}", text.len()));
+            return Err(format!("the id has {} bytes, at most {MAX_ID}", text.len()));
         }
         if text.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            return Err("it has white space or control characters".to_owned());
+            return Err("the id has white space or control characters".to_owned());
         }
         let name = DiskName::parse(text)?;
         let parts = name.disk.split('/');
         let parts: Vec<&str> = parts.filter(|part| !matches!(*part, "" | ".")).collect();
         if parts.contains(&"..") {
-            return Err("it has \"..\", which no server allows".to_owned());
+            return Err("the path has \"..\", which no server allows".to_owned());
         }
         match name.server {
-            _ if parts.is_empty() => Err("it names no disk: write SERVER:DISK".to_owned()),
+            _ if parts.is_empty() => Err("the disk is missing: write SERVER:DISK".to_owned()),
             Some(server) => Ok(Self {
                 server,
                 // So a disk has one path, however it is written.
                 disk: parts.join("/"),
             }),
-            None => Err("it names no server: write SERVER:DISK".to_owned()),
+            None => Err("the server is missing: write SERVER:DISK".to_owned()),
         }
     }
 
@@ -148,7 +148,7 @@ impl Context {
                 _ if key.contains('/') => (),
                 _ => {
                     return Err(wrong(format!(
-                        "unknown; there are {ADDRESSES}, {PORT} and {HOLD}"
+                        "unknown; known keys are {ADDRESSES}, {PORT} and {HOLD}"
                     )))
                 }
             }
@@ -161,7 +161,7 @@ impl Context {
 fn no_mirrors(servers: &str) -> Status {
     Status::invalid(format!(
         "{SERVERS}={servers:?}: volumes that are mirrored over several servers are not supported \
-         yet; leave {SERVERS} out, and the volume is on the server of this driver"
+         yet; leave out {SERVERS} to make the volume on the server of this driver"
     ))
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn hold(text: &str) -> std::result::Result<i32, String> {
     let ms = u64::from(output::parse_duration(text)?).checked_mul(1000);
     ms.and_then(|ms| i32::try_from(ms).ok())
         .filter(|ms| *ms <= 86_400_000)
-        .ok_or_else(|| "it must be between 0 and 1d".to_owned())
+        .ok_or_else(|| "give a time between 0 and 1d".to_owned())
 }
 
 /// An error if a field of a request is empty that has to be there.

@@ -60,7 +60,7 @@ impl Fixed {
         match disks {
             Ok(disks) if disks.iter().any(|disk| same(&disk.device_path, &id.disk)) => Ok(()),
             Ok(_) => Err(Status::not_found(format!(
-                "the server of volume {text} has no such disk for this node"
+                "the server of volume {text} does not offer the disk to this node"
             ))),
             Err(error) if error.kind() == Kind::Unsupported => Ok(()),
             Err(error) => Err(error.into()),

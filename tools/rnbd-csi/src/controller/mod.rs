@@ -58,8 +58,8 @@ impl Controller {
             Self::Server(server) => Ok(server),
             Self::Fixed(_) => Err(Status::new(
                 Code::Unimplemented,
-                "this driver only knows static volumes; rnbd-csi --server on a storage server \
-                 makes volumes",
+                "this driver has static volumes only; to make volumes, run rnbd-csi --server on a \
+                 storage server",
             )),
         }
     }

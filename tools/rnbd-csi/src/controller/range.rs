@@ -61,7 +61,7 @@ impl Range {
                 .limit
                 .map_or("none".to_owned(), |limit| limit.to_string());
             let why = format!(
-                "sizes are multiples of {unit} bytes, and there is none between {} and the limit \
+                "sizes are multiples of {unit} bytes, and no multiple is between {} and the limit \
                  ({limit})",
                 self.required
             );

@@ -106,7 +106,7 @@ impl Server {
         check_parameters(&request.parameters)?;
         check_parameters(&request.mutable_parameters)?;
         if request.volume_content_source.is_some() {
-            return Err(Status::invalid("volumes are made empty, not as copies"));
+            return Err(Status::invalid("volumes cannot be made as copies"));
         }
         let name = name::of(&request.name);
         let _turn = self.busy.turn(&name)?;
@@ -114,7 +114,7 @@ impl Server {
             Some(stored) if range.allows(stored.bytes) => stored,
             Some(stored) => {
                 let why = format!(
-                    "there is a volume {:?} of another size, {} bytes",
+                    "volume {:?} exists with another size, {} bytes",
                     request.name, stored.bytes
                 );
                 return Err(Status::new(Code::AlreadyExists, why));
@@ -142,7 +142,7 @@ impl Server {
         let _turn = self.busy.turn(&name)?;
         if let Some(stored) = self.store.find(&name)? {
             let in_use = || {
-                let why = format!("volume {} is mapped by a node", request.volume_id);
+                let why = format!("a node has mapped volume {}", request.volume_id);
                 Status::precondition(why)
             };
             if self.is_mapped(&stored)? {
@@ -198,7 +198,7 @@ impl Server {
         if !request.volume_context.iter().all(of_ours) {
             return Ok(ValidateVolumeCapabilitiesResponse {
                 confirmed: None,
-                message: "the volume has another context".to_owned(),
+                message: "volume_context is not the context of the volume".to_owned(),
             });
         }
         if let Err(status) = check_parameters(&request.parameters) {
@@ -217,7 +217,7 @@ impl Server {
             .map_err(|_| Status::invalid("max_entries is negative"))?;
         let after = request.starting_token.as_str();
         if !after.is_empty() && !name::is_ours(after) {
-            let why = format!("starting_token {after:?} is none that was given");
+            let why = format!("starting_token {after:?} is not a token of this driver");
             return Err(Status::new(Code::Aborted, why));
         }
         let mut stored = self.store.list()?;
@@ -282,14 +282,14 @@ impl Server {
             true => Ok(()),
             false => Err(Status::new(
                 Code::ResourceExhausted,
-                format!("{bytes} bytes are needed, and {available} are free"),
+                format!("{bytes} bytes are needed, {available} bytes are free"),
             )),
         }
     }
 
     /// A volume that is there, and the turn of a call for it.
     fn need(&self, id: &str) -> Result<(Stored, crate::busy::Turn<'_>)> {
-        let missing = || Status::not_found(format!("there is no volume {id:?} on this server"));
+        let missing = || Status::not_found(format!("this server has no volume {id:?}"));
         let name = self.name_of(id).ok_or_else(missing)?;
         let turn = self.busy.turn(&name)?;
         let stored = self.store.find(&name)?.ok_or_else(missing)?;
@@ -366,7 +366,7 @@ fn check_parameters(parameters: &Map) -> Result {
     match context == Context::default() {
         true => Ok(()),
         false => Err(Status::invalid(
-            "addresses, port and hold are options of rnbd-csi --server, and no parameters",
+            "addresses, port and hold are options of rnbd-csi --server, not parameters",
         )),
     }
 }
@@ -375,15 +375,15 @@ fn check_parameters(parameters: &Map) -> Result {
 fn below(search: &str, path: &str) -> Result<String> {
     if search.contains('%') {
         return Err(Status::precondition(format!(
-            "dev_search_path of rnbd_server is {search:?}, another folder for each session; \
-             volumes need one folder for all"
+            "dev_search_path of rnbd_server is {search:?}, with a folder for each session; \
+             volumes need one folder for all sessions"
         )));
     }
     let rest = path.strip_prefix(search.trim_end_matches('/'));
     match rest.and_then(|rest| rest.strip_prefix('/')) {
         Some(disk) if !disk.is_empty() => Ok(disk.to_owned()),
         _ => Err(Status::precondition(format!(
-            "{path} is not below {search}, where rnbd_server looks for disks; give another \
+            "{path} is not below {search}, the dev_search_path of rnbd_server; give another \
              dev_search_path, or another --folder or --volume-group"
         ))),
     }

@@ -25,7 +25,7 @@ pub(crate) fn unframed(body: &[u8]) -> Result<&[u8], String> {
     };
     let [compressed, len @ ..] = *head;
     if compressed != 0 {
-        return Err("the message is compressed, which was not agreed on".to_owned());
+        return Err("the message is compressed, and compression is not supported".to_owned());
     }
     let len = u32::from_be_bytes(len);
     match usize::try_from(len) == Ok(message.len()) {

@@ -72,10 +72,10 @@ pub(crate) trait Service: Send + Sync + 'static {
 pub(crate) fn listen(path: &Path) -> io::Result<UnixListener> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => match UnixStream::connect(path) {
-            Ok(_) => return Err(io::Error::other("another driver is there; end it first")),
+            Ok(_) => return Err(io::Error::other("a driver listens already; end it first")),
             Err(_) => std::fs::remove_file(path)?,
         },
-        Ok(_) => return Err(io::Error::other("there is something that is no socket")),
+        Ok(_) => return Err(io::Error::other("the file is not a socket")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => (),
         Err(error) => return Err(error),
     }
@@ -200,7 +200,7 @@ async fn call(
 ) -> Result<Vec<u8>> {
     let encoding = request.headers().get(super::ENCODING);
     if encoding.is_some_and(|encoding| encoding != "identity") {
-        let why = "requests that are compressed are not supported";
+        let why = "compressed requests are not supported";
         return Err(Status::new(Code::Unimplemented, why));
     }
     let limited = Limited::new(request.into_body(), super::MESSAGE_BYTES);
@@ -210,7 +210,7 @@ async fn call(
             let why = format!("the request cannot be read: {error}");
             return Err(Status::new(Code::ResourceExhausted, why));
         }
-        Err(_) => return Err(Status::invalid("the request does not arrive")),
+        Err(_) => return Err(Status::invalid("the request has not arrived in time")),
     };
     let is_quick = service.is_quick(&path);
     let run = move || {

@@ -41,7 +41,7 @@ impl Node {
         let _turn = self.busy.turn(&id.to_string())?;
         let device = self.disks.need(&id, &request.volume_id)?;
         if !path.exists() {
-            return Err(Status::not_found(format!("{path:?} is not there")));
+            return Err(Status::not_found(format!("{path:?} does not exist")));
         }
         let device = self.when_grown(&id, device, range.required)?;
         if !range.allows(device.size_bytes.unwrap_or(0)) {
@@ -81,8 +81,8 @@ impl Node {
         while device.size_bytes.is_none_or(|have| have < required) {
             if begun.elapsed() > PATIENCE {
                 let why = format!(
-                    "{} has {} bytes, not {required}; its server has not told of more; the C \
-                     module does not tell: use rnbdctl resize",
+                    "{} has {} bytes, not {required}: the server has not announced a new size; \
+                     with a C server, use rnbdctl resize",
                     device.path,
                     bytes(&device)
                 );

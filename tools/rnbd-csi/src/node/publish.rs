@@ -52,7 +52,7 @@ impl Node {
         };
         let found = self.disks.find(&id)?.ok_or_else(not_staged)?;
         if found.access_mode != Some(wanted.access) {
-            let why = "it is staged with another access mode than it is to be published with";
+            let why = "the volume is staged with another access mode";
             return Err(Status::precondition(why));
         }
         let node = self.disks.node(&found);
@@ -119,10 +119,10 @@ impl Publication<'_> {
         let how = if is_read_only {
             "read-only"
         } else {
-            "to be written"
+            "for writing"
         };
         let why = format!(
-            "the volume is published {how} at {}; unpublish it there first",
+            "the volume is published {how} at {}; unpublish it first",
             self.target.display()
         );
         Status::new(Code::AlreadyExists, why)
@@ -132,7 +132,7 @@ impl Publication<'_> {
     fn block(&self, asked_read_only: bool, access: Access) -> Result {
         if asked_read_only && access != Access::Ro {
             return Err(Status::invalid(
-                "a block device is read-only only if its access mode is: ask for \
+                "a block device is read-only by its access mode only: give \
                  SINGLE_NODE_READER_ONLY or MULTI_NODE_READER_ONLY",
             ));
         }
@@ -188,7 +188,7 @@ fn made<T>(made: io::Result<T>, target: &Path, is_good: fn(&FileType) -> bool) -
             match is_good(&found.file_type()) {
                 true => Ok(()),
                 false => Err(Status::precondition(format!(
-                    "there is something else at {}; remove it",
+                    "{} exists and is not of this volume; remove it",
                     target.display()
                 ))),
             }
@@ -206,7 +206,7 @@ fn remove(target: &Path) -> Result {
     let removed = match (found.is_dir(), found.len()) {
         (true, _) => fs::remove_dir(target),
         (false, 0) if found.is_file() => fs::remove_file(target),
-        (false, _) => Err(io::Error::other("it has not been made by this driver")),
+        (false, _) => Err(io::Error::other("this driver has not made it")),
     };
     removed.map_err(|error| Status::io(format!("removing {}", target.display()), error))
 }

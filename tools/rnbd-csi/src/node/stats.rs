@@ -79,13 +79,13 @@ fn stopped(path: &Path, number: mounts::DeviceNumber) -> Result<Option<String>> 
     // Of a place that was published read-only it could not be told.
     let is_stopped = |mount: &Mount| mount.device == number && mount.is_stopped();
     if mounts::all()?.iter().any(is_stopped) {
-        let why = "its file system takes no writes any more after an error; see the kernel's log";
+        let why = "the file system takes no writes any more after an error; see the kernel log";
         return Ok(Some(why.to_owned()));
     }
     // An XFS that has shut down says so of all of its files.
     Ok(fs::metadata(path)
         .err()
-        .map(|error| format!("its file system cannot be read: {error}")))
+        .map(|error| format!("the file system cannot be read: {error}")))
 }
 
 fn of_file_system(path: &Path) -> Result<Vec<VolumeUsage>> {

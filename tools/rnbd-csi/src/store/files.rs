@@ -54,7 +54,7 @@ impl Files {
         match flock(&handle, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Self { folder, handle }),
             Err(Errno::WOULDBLOCK) => Err(Status::precondition(format!(
-                "another driver makes volumes in {}; end it first",
+                "another driver makes volumes in {}; end that driver first",
                 folder.display()
             ))),
             Err(error) => Err(what(error.into())),

@@ -67,7 +67,7 @@ impl Lvm {
     pub(crate) fn open(group: &str) -> Result<Self> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+_.-".contains(&byte);
         if group.is_empty() || group.starts_with('-') || !group.bytes().all(is_plain) {
-            return Err(Status::invalid(format!("{group:?} is no volume group")));
+            return Err(Status::invalid(format!("{group:?} is not a volume group")));
         }
         let lvm = Self {
             group: group.to_owned(),
@@ -81,7 +81,7 @@ impl Lvm {
         rows.vg
             .into_iter()
             .next()
-            .ok_or_else(|| Status::internal(format!("vgs says nothing of {}", self.group)))
+            .ok_or_else(|| Status::internal(format!("vgs does not list {}", self.group)))
     }
 
     /// All logical volumes with our tag, also those that are being made.
