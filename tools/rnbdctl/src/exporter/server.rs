@@ -151,7 +151,7 @@ impl Exporter {
             Err(_) => {
                 return plain(
                     StatusCode::SERVICE_UNAVAILABLE,
-                    "the kernel takes too long to answer\n",
+                    "the kernel takes too long to respond\n",
                 )
             }
         };

@@ -43,7 +43,7 @@ impl System {
         }
         let why = "neither the module rnbd_client nor rnbd_server is loaded";
         let error = Error::new(Kind::Unsupported, what, why);
-        Err(error.hint("load one of them with: modprobe rnbd_client, or modprobe rnbd_server"))
+        Err(error.hint("load a module with: modprobe rnbd_client, or modprobe rnbd_server"))
     }
 }
 

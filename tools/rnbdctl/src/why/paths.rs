@@ -225,7 +225,7 @@ fn here(facts: &Facts, path: &Path) -> Option<(&'static str, String, String)> {
     if port.is_active() {
         return None;
     }
-    let netdev = port.netdev.as_deref().unwrap_or("its interface");
+    let netdev = port.netdev.as_deref().unwrap_or("the interface");
     Some((
         "port-down",
         format!("port {} of {name} is {}", port.number, port.state),
