@@ -111,6 +111,8 @@ pub enum Command {
     Apply(commands::apply::Args),
     /// Check the configuration file, or write a file from the mapped devices
     Config(commands::config::Args),
+    /// Make, show, start and repair mirrors over disks of several servers
+    Mirror(commands::mirror::Args),
     /// Show the counters of devices and paths
     Stats(commands::stats::Args),
     /// Measure the time of requests in each stage: client, network, server, disk
@@ -204,6 +206,7 @@ pub fn run(cli: &Cli) -> Result {
         Command::Man(args) => commands::man::run(args, &context),
         Command::Apply(args) => commands::apply::run(args, &context),
         Command::Config(args) => commands::config::run(args, &context),
+        Command::Mirror(args) => commands::mirror::run(args, &context),
         Command::Stats(args) => commands::stats::run(args, &context),
         Command::Latency(args) => commands::latency::run(args, &context),
         Command::Top(args) => commands::top::run(args, &context),

@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use clap_complete::engine::ArgValueCandidates;
 use clap_complete::engine::CompletionCandidate;
 
+use crate::mirror::record::Records;
+use crate::mirror::MirrorName;
 use crate::model::ClientDevice;
 use crate::model::Path;
 use crate::System;
@@ -37,6 +39,15 @@ pub fn sessions() -> ArgValueCandidates {
 /// The paths of this client's sessions.
 pub fn paths() -> ArgValueCandidates {
     ArgValueCandidates::new(|| client_paths(&system()))
+}
+
+/// This machine's mirrors.
+pub fn mirrors() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let names = Records::of(&system()).names().unwrap_or_default();
+        let mirror = |name: &MirrorName| candidate(name.as_str(), "mirror");
+        names.iter().map(mirror).collect()
+    })
 }
 
 /// The objects that `show` and `stats` accept, of both ends.

@@ -8,7 +8,7 @@ use clap::Command;
 pub type Example = (&'static str, &'static str);
 
 /// The examples of each subcommand, by its name.
-const EXAMPLES: [(&str, &[Example]); 25] = [
+const EXAMPLES: [(&str, &[Example]); 30] = [
     (
         "map",
         &[
@@ -201,6 +201,50 @@ const EXAMPLES: [(&str, &[Example]); 25] = [
                 "save the mapped devices, to map them again after a reboot",
             ),
         ],
+    ),
+    (
+        "mirror create",
+        &[
+            (
+                "rnbdctl mirror create db vg/db@storage1 vg/db@storage2",
+                "mirror two mapped disks as /dev/md/db",
+            ),
+            (
+                "rnbdctl mirror create db",
+                "the same, with the legs from rnbd.toml",
+            ),
+        ],
+    ),
+    (
+        "mirror status",
+        &[(
+            "rnbdctl mirror status db",
+            "show its legs, and the progress of copying",
+        )],
+    ),
+    (
+        "mirror assemble",
+        &[
+            ("rnbdctl mirror assemble db", "start it"),
+            (
+                "rnbdctl mirror assemble db --force-stale",
+                "start it, and give up the data that only missing legs have",
+            ),
+        ],
+    ),
+    (
+        "mirror stop",
+        &[(
+            "rnbdctl mirror stop db --release",
+            "stop it, and let another machine start it",
+        )],
+    ),
+    (
+        "mirror replace",
+        &[(
+            "rnbdctl mirror replace db vg/db@storage2 vg/db@storage3",
+            "replace a leg by a disk of another server",
+        )],
     ),
     (
         "stats",

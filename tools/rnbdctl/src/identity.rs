@@ -30,11 +30,32 @@ const IDS: [&str; 3] = [
 /// The name is the same each time, and differs between machines. `purpose` tells sessions with the
 /// same server apart; it may be empty.
 pub fn session_name(system: &System, server: &str, purpose: &str) -> String {
-    let read = |file: &str| fs::read_to_string(system.file(file)).unwrap_or_default();
-    let host = read("proc/sys/kernel/hostname");
-    let id = IDS.iter().map(|file| read(file));
-    let id = id.map(|id| id.trim().to_owned()).find(|id| is_id(id));
-    name(host.trim(), id.as_deref(), server, purpose)
+    let host = read(system, "proc/sys/kernel/hostname");
+    name(host.trim(), id(system).as_deref(), server, purpose)
+}
+
+/// Returns the key by which this machine reserves disks: a number of 63 bits that is made of its
+/// id, and is not 0.
+///
+/// The key is the same each time, and differs between machines that have an id. All machines
+/// without an id have the same key.
+pub fn key(system: &System) -> u64 {
+    let id = id(system).unwrap_or_default();
+    let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    // blkpr parses a key as a size, which has 63 bits.
+    (hash >> 1).max(1)
+}
+
+/// Returns this machine's id; `None` if it has none.
+fn id(system: &System) -> Option<String> {
+    let ids = IDS.iter().map(|file| read(system, file));
+    ids.map(|id| id.trim().to_owned()).find(|id| is_id(id))
+}
+
+fn read(system: &System, file: &str) -> String {
+    fs::read_to_string(system.file(file)).unwrap_or_default()
 }
 
 /// The purpose of a session, which tells it from other sessions with the same server: a port other
@@ -163,5 +184,23 @@ mod tests {
         let lasting = session_name(&system, "s", "");
         assert_eq!(lasting, format!("web1-{:06x}-s", number(ID)));
         assert_ne!(lasting, by_boot);
+    }
+
+    #[test]
+    fn each_machine_has_a_key_of_its_own() {
+        let root = tempfile::tempdir().unwrap();
+        let system = System::new(Some(root.path()), None);
+        let none = key(&system);
+        let file = root.path().join("etc/machine-id");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, format!("{ID}\n")).unwrap();
+        let first = key(&system);
+        assert_eq!(key(&system), first);
+        fs::write(&file, format!("{}\n", ID.replace('7', "8"))).unwrap();
+        let second = key(&system);
+        assert!(first != second && first != none, "{first} {second} {none}");
+        assert!([none, first, second]
+            .iter()
+            .all(|&key| key > 0 && key >> 63 == 0));
     }
 }

@@ -13,6 +13,7 @@
 //! - [`live`], [`top`]: the present rates of devices and paths.
 //! - [`latency`]: the stages in which requests spend their time.
 //! - [`why`], [`events`]: present troubles, and changes as they happen.
+//! - [`mirror`]: mirrors over disks of several servers.
 //! - [`server_config`]: the configuration file of a server.
 //! - [`link_name`]: the names of disks that stay the same.
 //! - [`complete`], [`examples`]: completions for shells, and examples for the help and the manual
@@ -45,6 +46,7 @@ pub mod keys;
 pub mod latency;
 pub mod link_name;
 pub mod live;
+pub mod mirror;
 pub mod model;
 pub mod output;
 pub mod preflight;

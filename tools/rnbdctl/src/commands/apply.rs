@@ -73,6 +73,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
             sessions: (config.sessions.iter())
                 .map(|session| kernel.look_up(session))
                 .collect::<Result<_>>()?,
+            mirrors: Vec::new(),
         };
         let plan = Plan::new(&config, &kernel.state()?, args.prune);
         return match context.output.format() {

@@ -15,6 +15,7 @@ use crate::cli::Context;
 use crate::events;
 use crate::events::Event;
 use crate::events::Wake;
+use crate::mirror::view;
 use crate::model::Client;
 use crate::model::JSON_VERSION;
 use crate::output;
@@ -60,21 +61,28 @@ pub fn run(args: &Args, context: &Context) -> Result {
     }
     let system = &context.system;
     // Made before the first look, so that no change is missed.
-    let wake = Wake::new();
+    let mut wake = Wake::with_mirrors();
     let end = args.time.map(|seconds| Duration::from_secs(seconds.into()));
     let begin = Instant::now();
     let mut before = match args.initial {
         true => Client::default(),
         false => system.client()?,
     };
+    let mut mirrors_before = match args.initial {
+        true => Vec::new(),
+        false => view::all(system)?,
+    };
     loop {
         let after = system.client()?;
-        for event in events::between(&before, &after) {
+        let mirrors = view::all(system)?;
+        let mut news = events::between(&before, &after);
+        news.extend(events::between_mirrors(&mirrors_before, &mirrors));
+        for event in news {
             if !tell(&event)? {
                 return Ok(());
             }
         }
-        before = after;
+        (before, mirrors_before) = (after, mirrors);
         let mut wait = Duration::from_secs(args.interval);
         if let Some(end) = end {
             match end.checked_sub(begin.elapsed()) {

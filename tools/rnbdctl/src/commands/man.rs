@@ -21,7 +21,7 @@ use crate::Result;
 const SECTION: &str = "8";
 
 /// Files for the manual page of each subcommand.
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     (
         "/etc/rnbd/rnbd.toml",
         "the disks that this machine maps; see rnbd.toml(5)",
@@ -41,6 +41,10 @@ const FILES: [(&str, &str); 6] = [
     (
         "/sys/class/rnbd-server/ctl",
         "the control files of a server",
+    ),
+    (
+        "/var/lib/rnbd/mirrors",
+        "the records of this machine's mirrors",
     ),
     (
         "/dev/rnbd/by-session",

@@ -26,8 +26,14 @@ pub const DEVICE: [&str; 5] = [
     "hold_io_ms",
 ];
 
+/// The keys of a `[[mirror]]`.
+pub const MIRROR: [&str; 3] = ["name", "legs", "reserve"];
+
+/// The keys of an element of `legs`, if it is a table.
+pub const LEG: [&str; 3] = ["disk", "write_mostly", "failfast"];
+
 /// The keys outside of all tables.
-pub const TOP: [&str; 1] = ["session"];
+pub const TOP: [&str; 2] = ["session", "mirror"];
 
 /// Every key of a `[[session]]`.
 pub fn session() -> Vec<&'static str> {

@@ -26,6 +26,8 @@ pub use error::ConfigErrors;
 pub use parse::parse;
 pub use write::to_toml;
 
+use crate::mirror::create::PlannedLeg;
+use crate::mirror::MirrorName;
 use crate::model::AccessMode;
 use crate::model::Policy;
 use crate::server_name::ServerName;
@@ -46,6 +48,20 @@ pub const MAX_PATHS: usize = 128;
 pub struct Config {
     /// The sessions in the order of the file. No two have the same name.
     pub sessions: Vec<Session>,
+    /// The mirrors in the order of the file. No two have the same name or a leg in common. Each leg
+    /// is a device of a session of the file.
+    pub mirrors: Vec<Mirror>,
+}
+
+/// A mirror over disks of several servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mirror {
+    /// The mirror's name.
+    pub name: MirrorName,
+    /// Whether the legs are reserved for this machine.
+    pub reserve: bool,
+    /// The legs: at least two, no two alike.
+    pub legs: Vec<PlannedLeg>,
 }
 
 /// A session with a server. Values that are `None` or missing are left as they are.

@@ -6,6 +6,7 @@
 //! mistakes are reported at once, each with line and key.
 
 mod devices;
+mod mirrors;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -96,31 +97,22 @@ impl<'i> Reader<'i> {
     }
 
     fn config(&mut self, table: &DeTable<'i>) -> Config {
-        let mut sessions: Vec<Session> = Vec::new();
         self.check_keys("", table, &keys::TOP);
-        let Some(value) = table.get("session") else {
-            return Config { sessions };
+        let mut sessions = match table.get("session") {
+            Some(value) => self.sessions(value),
+            None => Vec::new(),
         };
-        let at = At {
-            key: "session".to_owned(),
-            span: value.span(),
+        let mirrors = match table.get("mirror") {
+            Some(value) => self.mirrors(value, &mut sessions),
+            None => Vec::new(),
         };
-        let DeValue::Array(elements) = value.get_ref() else {
-            self.fail(
-                &at,
-                "must be an array of tables: write [[session]], not [session]",
-            );
-            return Config { sessions };
-        };
+        Config { sessions, mirrors }
+    }
+
+    fn sessions(&mut self, value: &Value<'i>) -> Vec<Session> {
+        let mut sessions: Vec<Session> = Vec::new();
         let mut names = BTreeMap::new();
-        for element in elements.iter() {
-            let at = At {
-                key: "session".to_owned(),
-                span: element.span(),
-            };
-            let Some(table) = self.table(&at, element) else {
-                continue;
-            };
+        for (at, table) in self.tables("session", value) {
             let Some(session) = self.session(&at, table) else {
                 continue;
             };
@@ -129,8 +121,7 @@ impl<'i> Reader<'i> {
                 span: at.span,
             });
             if let Some(first) = names.insert(session.name.clone(), name_at.span.start) {
-                let line = ConfigError::at("", self.text, first..first, "", String::new());
-                let line = line.position.map_or(0, |(line, _)| line);
+                let line = self.line(first);
                 self.fail(
                     &name_at,
                     format!("there is a session of this name in line {line} already"),
@@ -138,7 +129,35 @@ impl<'i> Reader<'i> {
             }
             sessions.push(session);
         }
-        Config { sessions }
+        sessions
+    }
+
+    /// Returns the number of the line that has the byte at `offset` of the file.
+    fn line(&self, offset: usize) -> usize {
+        let error = ConfigError::at("", self.text, offset..offset, "", String::new());
+        error.position.map_or(0, |(line, _)| line)
+    }
+
+    /// Returns the tables of an array of tables, as `[[session]]`, with their places. A value or an
+    /// element of another type is noted as a mistake.
+    fn tables<'v>(&mut self, key: &str, value: &'v Value<'i>) -> Vec<(At, &'v DeTable<'i>)> {
+        let at = |span: Range<usize>| At {
+            key: key.to_owned(),
+            span,
+        };
+        let DeValue::Array(elements) = value.get_ref() else {
+            let why = format!("must be an array of tables: write [[{key}]], not [{key}]");
+            self.fail(&at(value.span()), why);
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for element in elements.iter() {
+            let at = at(element.span());
+            if let Some(table) = self.table(&at, element) {
+                tables.push((at, table));
+            }
+        }
+        tables
     }
 
     /// Reads a session. `None` if it has no usable name; its other mistakes are noted nevertheless.

@@ -67,7 +67,10 @@ pub fn from_client(client: &Client) -> Config {
     sessions.retain(|session| {
         !session.devices.is_empty() && SessName::new(session.name.as_bytes()).is_ok()
     });
-    Config { sessions }
+    Config {
+        sessions,
+        mirrors: Vec::new(),
+    }
 }
 
 /// The value of a session whose file does not say.

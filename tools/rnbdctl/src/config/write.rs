@@ -7,6 +7,7 @@ use std::fmt::Write;
 use proto::addr::PathAddress;
 
 use super::Config;
+use super::Mirror;
 use super::Session;
 use crate::address;
 use crate::model::AccessMode;
@@ -22,7 +23,34 @@ pub fn to_toml(config: &Config) -> String {
         // Writing to a string does not fail.
         let _ = write_session(&mut out, session);
     }
+    for mirror in &config.mirrors {
+        let _ = write_mirror(&mut out, mirror);
+    }
     out
+}
+
+fn write_mirror(out: &mut String, mirror: &Mirror) -> std::fmt::Result {
+    writeln!(out, "\n[[mirror]]")?;
+    writeln!(out, "name = {}", quoted(mirror.name.as_str()))?;
+    if !mirror.reserve {
+        writeln!(out, "reserve = false")?;
+    }
+    writeln!(out, "legs = [")?;
+    for leg in &mirror.legs {
+        let disk = quoted(&leg.name.to_string());
+        let mut more = String::new();
+        if leg.write_mostly {
+            more.push_str(", write_mostly = true");
+        }
+        if !leg.failfast {
+            more.push_str(", failfast = false");
+        }
+        match more.is_empty() {
+            true => writeln!(out, "    {disk},")?,
+            false => writeln!(out, "    {{ disk = {disk}{more} }},")?,
+        }
+    }
+    writeln!(out, "]")
 }
 
 fn write_session(out: &mut String, session: &Session) -> std::fmt::Result {

@@ -108,7 +108,8 @@ fn of_session(event: What, session: &ClientSession) -> Event {
     Event {
         event,
         device: None,
-        session: session.name.clone(),
+        mirror: None,
+        session: Some(session.name.clone()),
         disk: None,
         path: None,
         from: None,
@@ -120,7 +121,8 @@ fn of_path(event: What, path: &Path) -> Event {
     Event {
         event,
         device: None,
-        session: path.session.clone(),
+        mirror: None,
+        session: Some(path.session.clone()),
         disk: None,
         path: Some(path.name.clone()),
         from: None,
@@ -132,7 +134,8 @@ fn of_device(event: What, device: &ClientDevice) -> Event {
     Event {
         event,
         device: Some(device.name.clone()),
-        session: device.session.clone(),
+        mirror: None,
+        session: Some(device.session.clone()),
         disk: Some(device.device_path.clone()),
         path: None,
         from: None,

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Changes on this client: devices, sessions and paths.
+//! Changes on this client: devices, sessions, paths and mirrors.
 //!
 //! - [`diff`]: the changes between two moments, as plain data.
+//! - [`mirrors`]: the changes of mirrors between two moments.
 //! - [`wake`]: waits until something may have changed.
 
 mod diff;
+mod mirrors;
 mod wake;
 
 use serde::Serialize;
 
 pub use diff::between;
+pub use mirrors::between as between_mirrors;
 pub use wake::Wake;
 
 /// A change.
@@ -18,12 +21,17 @@ pub use wake::Wake;
 pub struct Event {
     /// The kind of the change.
     pub event: What,
-    /// The device, for an event of a device: `rnbd0`.
+    /// The device, for an event of a device or of a leg: `rnbd0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The session, or the session of the device or the path.
-    pub session: String,
-    /// The path of the device's disk at the server.
+    /// The mirror, for an event of a mirror or of a leg.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<String>,
+    /// The session, or the session of the device, the path or the leg; `None` for an event of a
+    /// mirror as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The path of the device's or the leg's disk at the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<String>,
     /// The path, for an event of a path: `SOURCE@DESTINATION`.
@@ -61,4 +69,9 @@ pub enum What {
     PathRemoved,
     /// A path was connected or disconnected.
     PathState,
+    /// A mirror changed its state (whole, recovering, degraded, broken, stopped), or was made or
+    /// removed.
+    MirrorState,
+    /// A leg of a mirror changed its state.
+    MirrorLeg,
 }

@@ -5,7 +5,9 @@
 //! The kernel sends a uevent for a disk that is mapped, unmapped, opened, closed or resized. There
 //! is no uevent for paths, so a look also follows after a certain time.
 
+use std::fs::File;
 use std::io;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::time::Instant;
@@ -35,18 +37,42 @@ const UEVENT_SIZE: usize = 4096;
 pub struct Wake {
     /// `None` if the kernel gives this user no such socket, as in some containers.
     socket: Option<OwnedFd>,
+    /// The open [`ARRAYS`], if `with_arrays` is set and md is loaded.
+    arrays: Option<File>,
+    /// Whether a change of an md array ends a wait, too.
+    with_arrays: bool,
 }
+
+/// The list of md arrays. `poll` reports a change of an array to a file that was read before; then
+/// the file is opened and read again.
+const ARRAYS: &str = "/proc/mdstat";
 
 impl Wake {
     /// Waits for changes from now on.
     pub fn new() -> Self {
         Self {
             socket: uevents().ok(),
+            arrays: None,
+            with_arrays: false,
         }
     }
 
-    /// Returns when a disk of RNBD has changed, or after `longest`.
-    pub fn wait(&self, longest: Duration) -> io::Result<()> {
+    /// Waits for changes from now on, also for those of md arrays, as when a leg fails.
+    pub fn with_mirrors() -> Self {
+        Self {
+            with_arrays: true,
+            arrays: arrays(),
+            ..Self::new()
+        }
+    }
+
+    /// Returns when a disk of RNBD or an array has changed, or after `longest`. Without a socket it
+    /// returns after `longest`.
+    pub fn wait(&mut self, longest: Duration) -> io::Result<()> {
+        if self.with_arrays && self.arrays.is_none() {
+            // md may have been loaded since the last wait.
+            self.arrays = arrays();
+        }
         let Some(socket) = &self.socket else {
             std::thread::sleep(longest);
             return Ok(());
@@ -61,9 +87,19 @@ impl Wake {
                 tv_sec: left.as_secs().try_into().unwrap_or(i64::MAX),
                 tv_nsec: left.subsec_nanos().into(),
             };
-            let mut fds = [PollFd::new(socket, PollFlags::IN)];
-            match poll(&mut fds, Some(&timeout)) {
+            let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
+            if let Some(arrays) = &self.arrays {
+                fds.push(PollFd::new(arrays, PollFlags::PRI));
+            }
+            let ready = poll(&mut fds, Some(&timeout));
+            let have_arrays = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+            drop(fds);
+            match ready {
                 Ok(0) => return Ok(()),
+                Ok(_) if have_arrays => {
+                    self.arrays = arrays();
+                    return Ok(());
+                }
                 Ok(_) if has_news(socket) => return Ok(()),
                 Ok(_) | Err(Errno::INTR) => (),
                 Err(error) => return Err(error.into()),
@@ -76,6 +112,14 @@ impl Default for Wake {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Opens and reads the list of arrays; `poll` reports the changes after that.
+fn arrays() -> Option<File> {
+    let mut file = File::open(ARRAYS).ok()?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).ok()?;
+    Some(file)
 }
 
 fn uevents() -> rustix::io::Result<OwnedFd> {
@@ -133,11 +177,14 @@ mod tests {
 
     #[test]
     fn it_returns_in_time() {
-        let wake = Wake::new();
+        let mut wake = Wake::new();
         let begin = Instant::now();
         wake.wait(Duration::from_millis(20)).unwrap();
         assert!(begin.elapsed() >= Duration::from_millis(20) || wake.socket.is_some());
-        let silent = Wake { socket: None };
+        let mut silent = Wake {
+            socket: None,
+            ..Wake::new()
+        };
         let begin = Instant::now();
         silent.wait(Duration::from_millis(20)).unwrap();
         assert!(begin.elapsed() >= Duration::from_millis(20));

@@ -12,7 +12,10 @@ use prometheus_client::encoding::MetricEncoder;
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use super::mirrors;
 use super::served::Served;
+use crate::mirror::view;
+use crate::mirror::View;
 use crate::model::BlockStat;
 use crate::model::Client;
 use crate::model::ClientDevice;
@@ -32,6 +35,7 @@ pub struct Snapshot {
     /// The seconds for which requests of a session wait for its server.
     drains: Vec<(String, u64)>,
     served: Served,
+    mirrors: Vec<View>,
     took: Duration,
 }
 
@@ -56,6 +60,7 @@ impl Snapshot {
             stats,
             drains,
             served: Served::take(system)?,
+            mirrors: view::all(system)?,
             took: start.elapsed(),
         })
     }
@@ -177,6 +182,7 @@ impl Collector for Snapshot {
             .collect::<Vec<_>>();
         paths(&mut out, "rnbd_path", &client)?;
         client_paths(&mut out, &client)?;
+        mirrors::write(&mut out, &self.mirrors)?;
         self.served.write(&mut out)?;
         let server = self
             .served

@@ -256,7 +256,38 @@ fn tree() -> tempfile::TempDir {
     );
     write("sys/class/rnbd-server/ctl/drain", "598 2 1\n");
     clients(&write);
+    mirror(&write);
     tree
+}
+
+/// Writes the files of a mirror that runs, and copies to a leg.
+fn mirror(write: &dyn Fn(&str, &str)) {
+    let leg = |session: &str| {
+        format!(
+            "{{\"disk\": \"vg/db\", \"session\": \"{session}\", \"write_mostly\": false, \
+             \"failfast\": true, \"in_sync\": true, \"fill\": false, \"since\": 5}}"
+        )
+    };
+    let record = format!(
+        "{{\"version\": 1, \"name\": \"db\", \"uuid\": \"{}\", \"reserve\": true, \
+         \"legs\": [{}, {}], \"stopped\": null}}",
+        "ab".repeat(16),
+        leg("near"),
+        leg("far")
+    );
+    write("var/lib/rnbd/mirrors/db.json", &record);
+    for (name, text) in [
+        ("size", "2048"),
+        ("md/uuid", "abababab-abab-abab-abab-abababababab"),
+        ("md/array_state", "clean"),
+        ("md/sync_action", "recover"),
+        ("md/sync_completed", "100 / 1000"),
+        ("md/sync_speed", "5"),
+        ("md/dev-rnbd1/state", "in_sync,failfast"),
+        ("md/dev-rnbd2/state", "spare"),
+    ] {
+        write(&format!("sys/block/md127/{name}"), &format!("{text}\n"));
+    }
 }
 
 /// The files of the transport's server about its clients.

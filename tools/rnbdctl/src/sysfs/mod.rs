@@ -12,7 +12,7 @@ mod find;
 mod loaded;
 mod net;
 mod rdma;
-mod read;
+pub(crate) mod read;
 mod server;
 
 use std::path::Path;

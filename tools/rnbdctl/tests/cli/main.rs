@@ -23,6 +23,7 @@ mod json;
 mod keys;
 mod latency;
 mod listing;
+mod mirror;
 mod scale;
 mod schema;
 mod server_apply;

@@ -1,0 +1,502 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Starts, stops and removes mirrors.
+//!
+//! `start`, `adopt`, `stop` and `remove` wait until no other process works on the mirror. They may
+//! hang while a disk of the mirror hangs. So a process that works on several mirrors has a thread
+//! for each mirror.
+
+use super::array;
+use super::names::HOME_HOST;
+use super::record::now;
+use super::record::Leg;
+use super::record::Record;
+use super::record::Records;
+use super::record::Stopped;
+use super::reserve;
+use super::reserve::Taken;
+use super::start;
+use super::start::Decision;
+use super::start::Reason;
+use super::superblock::Found;
+use super::tool;
+use super::LegName;
+use super::MirrorName;
+use super::View;
+use crate::control;
+use crate::identity;
+use crate::model::ClientDevice;
+use crate::model::ClientSession;
+use crate::Error;
+use crate::Kind;
+use crate::Result;
+use crate::System;
+
+/// How to start a mirror.
+#[derive(Clone, Debug, Default)]
+pub struct StartOptions {
+    /// Start also if legs that are not here may have newer data, which is lost.
+    pub force_stale: bool,
+    /// Start also if another machine has reserved the legs.
+    pub take_over: bool,
+    /// Start from this leg only.
+    pub only: Option<LegName>,
+}
+
+/// Starts a mirror that this machine has a record of, and returns its device node.
+///
+/// The error is [`Kind::NotFound`] without a record, and [`Kind::Busy`] if the mirror runs, if the
+/// start is refused, or if another machine has reserved a leg.
+pub fn start(system: &System, name: &MirrorName, options: &StartOptions) -> Result<String> {
+    let records = Records::of(system);
+    let _lock = records.lock_mirror(name)?;
+    let view = View::load(system, records.need(name)?)?;
+    records.hold(name, false)?;
+    started(system, view, options)
+}
+
+/// Starts a mirror of these legs, makes a record of it, and returns its device node.
+///
+/// The error is also [`Kind::Busy`] if this machine has a record of the mirror, [`Kind::NotFound`]
+/// if no leg is here, and [`Kind::Usage`] if a disk is a leg of another mirror.
+pub fn adopt(
+    system: &System,
+    name: &MirrorName,
+    legs: Vec<Leg>,
+    reserve: bool,
+    options: &StartOptions,
+) -> Result<String> {
+    let records = Records::of(system);
+    let _lock = records.lock_mirror(name)?;
+    let what = format!("starting mirror {name}");
+    if records.load(name)?.is_some() {
+        let why = "this machine already has a record of this mirror, which names the legs";
+        return Err(Error::new(Kind::Busy, what, why).hint("leave the legs out"));
+    }
+    for (index, leg) in legs.iter().enumerate() {
+        if legs
+            .iter()
+            .skip(index)
+            .skip(1)
+            .any(|other| other.name == leg.name)
+        {
+            return Err(Error::new(
+                Kind::Usage,
+                what,
+                format!("{} is given twice", leg.name),
+            ));
+        }
+    }
+    let mut view = View::load(
+        system,
+        Record::new(name.clone(), String::new(), reserve, legs),
+    )?;
+    view.is_known = false;
+    view.read_legs(system);
+    let found = view.legs.iter().filter_map(|leg| match &leg.found {
+        Some(Found::Superblock(found)) => Some((found.array.clone(), found.name.clone())),
+        _ => None,
+    });
+    let found: Vec<_> = found.collect();
+    let Some((uuid, _)) = found.first() else {
+        let why = "no given disk is mapped, open, and has the superblock of a mirror";
+        return Err(Error::new(Kind::NotFound, what, why));
+    };
+    let wanted = format!("{HOME_HOST}:{name}");
+    if let Some((_, other)) = found
+        .iter()
+        .find(|(array, name)| array != uuid || *name != wanted)
+    {
+        let why = format!(
+            "a disk is a leg of the array {other}, not of mirror {name} (or its UUID differs)"
+        );
+        return Err(Error::new(Kind::Usage, what, why));
+    }
+    view.record.uuid.clone_from(uuid);
+    as_on_the_legs(&mut view, &what)?;
+    view.array = array::find(system, &view.record.uuid)?;
+    records.hold(name, false)?;
+    started(system, view, options)
+}
+
+/// Checks that no leg is missing from the record of a view, and takes the legs' options from their
+/// superblocks.
+fn as_on_the_legs(view: &mut View, what: &str) -> Result {
+    let given = view.record.legs.len();
+    for (leg, record) in view.legs.iter().zip(&mut view.record.legs) {
+        let Some(Found::Superblock(found)) = &leg.found else {
+            continue;
+        };
+        if usize::try_from(found.legs) != Ok(given) {
+            let why = format!("the mirror has {} legs, and {given} are given", found.legs);
+            return Err(Error::new(Kind::Usage, what, why).hint(
+                "give all legs, also legs that are not mapped; a lost leg can be replaced later",
+            ));
+        }
+        (record.write_mostly, record.failfast) = (found.write_mostly, found.failfast);
+    }
+    Ok(())
+}
+
+/// Starts the mirror, whose lock the caller has.
+pub(super) fn started(system: &System, mut view: View, options: &StartOptions) -> Result<String> {
+    let name = view.record.name.clone();
+    let what = format!("starting mirror {name}");
+    if view.array.is_some() {
+        return Err(Error::new(Kind::Busy, what, "it runs already"));
+    }
+    if let Some(only) = &options.only {
+        if !view.record.legs.iter().any(|leg| leg.name == *only) {
+            return Err(Error::new(
+                Kind::NotFound,
+                what,
+                format!("{only} is no leg of this mirror"),
+            ));
+        }
+        for (leg, record) in view.legs.iter_mut().zip(&view.record.legs) {
+            leg.device = leg.device.take().filter(|_| record.name == *only);
+        }
+    }
+    // A start that is refused in any case reserves nothing at a server. `assemble` decides again
+    // about a start that is allowed here: a leg may change as long as it is not reserved.
+    view.read_legs(system);
+    let legs = view.for_start(&vec![true; view.legs.len()]);
+    let stopped = view.record.stopped.map(|stopped| stopped.events);
+    match start::decide(&legs, stopped) {
+        Decision::Refuse(reason) if !options.force_stale => {
+            return Err(refusal(&view, &reason, &what));
+        }
+        Decision::Refuse(_) | Decision::Start(_) => (),
+    }
+    let key = identity::key(system);
+    let (taken, failed) = take_all(system, &mut view, key, options.take_over)?;
+    let result = assemble(system, &mut view, &taken, options, &what);
+    if result.is_err() {
+        // New reservations are given up: another machine may have a right to the legs.
+        for (leg, taken) in view.legs.iter().zip(&taken) {
+            if let (Some(device), Some(Taken::New)) = (leg.open(), taken) {
+                let _ = reserve::release(&device.path, key);
+            }
+        }
+    }
+    // A leg that could not be reserved is the cause of a start that is refused without it.
+    match (result, failed.into_iter().next()) {
+        (Err(_), Some(cause)) => return Err(cause),
+        (result, _) => result?,
+    }
+    allow_writes(system, &view.record.uuid, &what)?;
+    Ok(name.node())
+}
+
+/// Lets md write to the array. md may have started it as `auto-read-only`: then md neither makes
+/// legs the same that differ after a crash nor fills a leg, until a program writes.
+pub(super) fn allow_writes(system: &System, uuid: &str, what: &str) -> Result {
+    let array = array::find(system, uuid)?;
+    match array.filter(array::Array::is_read_auto) {
+        Some(array) => {
+            let node = format!("/dev/{}", array.md);
+            let ran = tool::run("mdadm", &["--readwrite", &node])?;
+            ran.ok(what).map(drop)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Reserves the legs that are here. The result has a value for each leg, `None` for a leg that was
+/// not reserved, and the errors of legs that could not be reserved. Such a leg counts as not here,
+/// so it does not keep the mirror from starting from other legs.
+///
+/// The error is [`Kind::Busy`] if another machine has reserved a leg. The new reservations are then
+/// given up.
+fn take_all(
+    system: &System,
+    view: &mut View,
+    key: u64,
+    take_over: bool,
+) -> Result<(Vec<Option<Taken>>, Vec<Error>)> {
+    let mut all: Vec<Option<Taken>> = Vec::new();
+    let mut failed = Vec::new();
+    for index in 0..view.legs.len() {
+        let device = view.legs.get(index).and_then(|leg| leg.open().cloned());
+        let taken = match device.filter(|_| view.is_leg(index)) {
+            Some(device) => {
+                let ready = prepare(system, &device);
+                ready.and_then(|()| match view.record.reserve {
+                    true => reserve::take(&device.path, key, take_over).map(Some),
+                    false => Ok(None),
+                })
+            }
+            None => Ok(None),
+        };
+        match taken {
+            Ok(taken) => all.push(taken),
+            Err(error) if error.kind() == Kind::Busy => {
+                for (leg, taken) in view.legs.iter().zip(&all) {
+                    if let (Some(device), Some(Taken::New)) = (leg.open(), taken) {
+                        let _ = reserve::release(&device.path, key);
+                    }
+                }
+                return Err(error);
+            }
+            Err(error) => {
+                failed.push(error);
+                all.push(None);
+                if let Some(leg) = view.legs.get_mut(index) {
+                    leg.device = None;
+                }
+            }
+        }
+    }
+    Ok((all, failed))
+}
+
+/// Decides from which legs the mirror starts, notes that in the record, and has md start the
+/// mirror. `taken` is the result of `take_all`.
+fn assemble(
+    system: &System,
+    view: &mut View,
+    taken: &[Option<Taken>],
+    options: &StartOptions,
+    what: &str,
+) -> Result {
+    view.read_legs(system);
+    let kept: Vec<_> = taken
+        .iter()
+        .map(|taken| *taken == Some(Taken::Kept))
+        .collect();
+    let legs = view.for_start(&kept);
+    let stopped = view.record.stopped.map(|stopped| stopped.events);
+    let decision = start::decide(&legs, stopped);
+    let is_forced = options.force_stale && matches!(decision, Decision::Refuse(_));
+    let decision = match is_forced {
+        true => start::forced(&legs),
+        false => decision,
+    };
+    let chosen = match decision {
+        Decision::Start(chosen) => chosen,
+        Decision::Refuse(reason) => return Err(refusal(view, &reason, what)),
+    };
+    let nodes: Vec<_> = (chosen.iter())
+        .filter_map(|&index| Some(view.legs.get(index)?.open()?.path.clone()))
+        .collect();
+    let before = view.record.clone();
+    let is_whole = |leg: &start::Leg| leg.in_sync != Some(true) || leg.superblock.is_some();
+    begin(
+        &mut view.record,
+        &chosen,
+        is_forced,
+        legs.iter().all(is_whole),
+    );
+    let records = Records::of(system);
+    records.save(&view.record)?;
+    let uuid = format!("--uuid={}", view.record.uuid);
+    let home = format!("--homehost={HOME_HOST}");
+    let node = view.record.name.node();
+    let mut args = vec!["--assemble", &node, "--config=none", &home, &uuid, "--run"];
+    args.extend(nodes.iter().map(String::as_str));
+    load_module();
+    let result = tool::run("mdadm", &args).and_then(|ran| ran.ok(what));
+    if result.is_err() {
+        // The record is as before again, with its note of a stop in order.
+        match view.is_known {
+            true => records.save(&before)?,
+            false => records.remove(&view.record.name)?,
+        }
+    }
+    result.map(drop)
+}
+
+/// Notes in the record that the mirror runs from the legs `chosen`. After a forced start all other
+/// legs are filled as a whole when they are back: the data that only they have is given up.
+///
+/// If a leg that was in sync is missing, the note of a stop in order stays. md writes nothing to
+/// the legs before a program does, so after a crash the mirror can start in the same way again. The
+/// event count of the note then says whether a program has written.
+fn begin(record: &mut Record, chosen: &[usize], is_forced: bool, is_whole: bool) {
+    if is_forced || is_whole {
+        record.stopped = None;
+    }
+    record.released = false;
+    let now = now();
+    for (index, leg) in record.legs.iter_mut().enumerate() {
+        let in_sync = chosen.contains(&index);
+        if leg.in_sync != in_sync {
+            (leg.in_sync, leg.since) = (in_sync, now);
+        }
+        leg.fill |= is_forced && !in_sync;
+    }
+}
+
+/// Loads md's module for mirrors. If that fails, the error of mdadm says so.
+pub(super) fn load_module() {
+    let _ = tool::run("modprobe", &["-q", "raid1"]);
+}
+
+/// Returns the error of a start that was refused, with the reason in words.
+pub fn refusal(view: &View, reason: &Reason, what: &str) -> Error {
+    let names = |legs: &[usize]| {
+        let names = legs.iter().filter_map(|&leg| view.record.legs.get(leg));
+        names
+            .map(|leg| leg.name.to_string())
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let (why, hint) = match reason {
+        Reason::NoLeg => (
+            "none of its legs is mapped, open, and has the mirror's superblock".to_owned(),
+            "map them: rnbdctl apply; see them with: rnbdctl mirror status",
+        ),
+        Reason::NoFullLeg => (
+            "none of the legs that are here has all data".to_owned(),
+            "bring back a leg that has all data; see the legs with: rnbdctl mirror status",
+        ),
+        Reason::MayBeNewer { known, missing } if known.is_empty() => (
+            format!(
+                "legs are missing ({missing}), and may have newer data than the legs that are here"
+            ),
+            "bring the missing legs back; or give up the data that only they have: rnbdctl mirror \
+             assemble NAME --force-stale",
+        ),
+        Reason::MayBeNewer { known, .. } => (
+            format!(
+                "missing, and in sync when this machine last used the mirror: {}; may have newer \
+                 data than the legs that are here",
+                names(known)
+            ),
+            "bring the missing legs back; or give up the data that only they have: rnbdctl mirror \
+             assemble NAME --force-stale",
+        ),
+        Reason::Split(a, b) => (
+            format!(
+                "each of {} got writes without the other leg",
+                names(&[*a, *b])
+            ),
+            "choose the leg with the right data; the other leg is filled from it: rnbdctl mirror \
+             assemble NAME --force-stale --from DISK@SESSION",
+        ),
+    };
+    Error::new(Kind::Busy, what, why).hint(hint)
+}
+
+/// Gives a disk and its session the settings of a leg. Requests fail at once while no path is up,
+/// so that the mirror goes on without the leg. The paths try to connect again without a limit.
+pub(super) fn prepare(system: &System, device: &ClientDevice) -> Result {
+    let hold = proto::setting::HOLD_DISK_IO.name;
+    if device.hold_io_ms.is_some_and(|ms| ms != 0) {
+        control::device::set_tunable(device, hold, 0)?;
+    }
+    let Some(session) = system.client_session(&device.session)? else {
+        return Ok(());
+    };
+    keep_trying(&session)
+}
+
+fn keep_trying(session: &ClientSession) -> Result {
+    const ATTEMPTS: &str = "max_reconnect_attempts";
+    match session.settings.get(ATTEMPTS) {
+        Some(attempts) if attempts != -1 => control::session::set(session, ATTEMPTS, "-1"),
+        _ => Ok(()),
+    }
+}
+
+/// Stops a mirror. The mirror stays stopped until an administrator starts it, or the machine boots
+/// again. With `release` the reservations are given up, so another machine can start the mirror;
+/// this machine then does not start the mirror when it boots. The result is the legs that are not
+/// here, and keep their reservations.
+pub fn stop(system: &System, name: &MirrorName, release: bool) -> Result<Vec<LegName>> {
+    let records = Records::of(system);
+    let _lock = records.lock_mirror(name)?;
+    let mut view = View::load(system, records.need(name)?)?;
+    let what = format!("stopping mirror {name}");
+    // From here on the service does not start the mirror again.
+    records.hold(name, true)?;
+    if let Some(array) = view.array.take() {
+        if let Some(in_sync) = View::load(system, view.record.clone())?.members_in_sync() {
+            records.change(name, |record| record.note(&in_sync, now()))?;
+        }
+        let node = format!("/dev/{}", array.md);
+        if let Err(error) = tool::run("mdadm", &["--stop", &node])?.ok(&what) {
+            records.hold(name, false)?;
+            return Err(error
+                .hint("unmount the mirror, and stop programs that have it open: lsblk, fuser -v"));
+        }
+        view = View::load(system, records.need(name)?)?;
+        view.read_legs(system);
+        // After a release another machine may change the legs, so the event count proves nothing.
+        let stopped = stopped(&view).filter(|_| !release && !array.is_broken());
+        records.change(name, |record| {
+            record.stopped = stopped;
+            true
+        })?;
+    }
+    let mut left = Vec::new();
+    if release {
+        records.change(name, |record| {
+            (record.released, record.stopped) = (true, None);
+            true
+        })?;
+    }
+    if release && view.record.reserve {
+        let key = identity::key(system);
+        for (leg, record) in view.legs.iter().zip(&view.record.legs) {
+            match leg.open() {
+                Some(device) => reserve::release(&device.path, key)?,
+                None => left.push(record.name.clone()),
+            }
+        }
+    }
+    Ok(left)
+}
+
+/// Returns the event count of the legs in sync after a stop. `None` if one of the legs cannot be
+/// read, if their counts differ, or if no leg is in sync.
+fn stopped(view: &View) -> Option<Stopped> {
+    let in_sync = view
+        .legs
+        .iter()
+        .zip(&view.record.legs)
+        .filter(|(_, record)| record.in_sync);
+    let events: Option<Vec<u64>> = in_sync
+        .map(|(leg, _)| match &leg.found {
+            Some(Found::Superblock(found)) => Some(found.events),
+            _ => None,
+        })
+        .collect();
+    let events = events?;
+    let first = *events.first()?;
+    (events.iter().all(|&other| other == first)).then_some(Stopped { events: first })
+}
+
+/// Removes a mirror: stops it, takes the superblocks and reservations off the legs whose disks take
+/// requests, and removes the record. Returns the other legs, which keep superblock and reservation.
+pub fn remove(system: &System, name: &MirrorName) -> Result<Vec<LegName>> {
+    stop(system, name, false)?;
+    let records = Records::of(system);
+    let _lock = records.lock_mirror(name)?;
+    let mut view = View::load(system, records.need(name)?)?;
+    view.read_legs(system);
+    let key = identity::key(system);
+    let mut left = Vec::new();
+    for (leg, record) in view.legs.iter().zip(&view.record.legs) {
+        let Some(device) = leg.open() else {
+            left.push(record.name.clone());
+            continue;
+        };
+        // Another machine may have taken the leg over meanwhile.
+        if view.record.reserve {
+            reserve::take(&device.path, key, false)?;
+        }
+        let is_leg = matches!(&leg.found, Some(Found::Superblock(found))
+            if found.array == view.record.uuid);
+        if is_leg {
+            tool::run("mdadm", &["--zero-superblock", &device.path])?
+                .ok(&format!("taking the superblock off {}", record.name))?;
+        }
+        if view.record.reserve {
+            reserve::release(&device.path, key)?;
+        }
+    }
+    records.remove(name)?;
+    records.hold(name, false)?;
+    Ok(left)
+}
