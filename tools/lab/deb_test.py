@@ -181,8 +181,9 @@ class Story:
             "! test -e rnbd-exporter.service; ! test -e fence-rnbd-watch.service\n"
             "test -s /usr/share/bash-completion/completions/rnbdctl\n"
             f"modinfo -k {self.release} rnbd_client rnbd_server >/dev/null\n"
-            "systemd-analyze verify --man=no rnbd.service rnbd-exporter.service fence-rnbd-watch.service; "
-            "udevadm verify /usr/lib/udev/rules.d/60-rnbd.rules"
+            "systemd-analyze verify --man=no rnbd.service rnbd-exporter.service fence-rnbd-watch.service "
+            "rnbd-mirror.path rnbd-mirror.service rnbd-mirror-stop.service; "
+            "udevadm verify /usr/lib/udev/rules.d/60-rnbd.rules /usr/lib/udev/rules.d/62-rnbd-mirror.rules"
         )
         # An empty configuration is one that says nothing.
         self.disk.output("rnbdctl config check")
@@ -227,7 +228,8 @@ class Story:
         left = self.left()
         # That the service is enabled is configuration too.
         kept = ("etc/apt/apt.conf.d/80rnbd-dkms", "etc/modprobe.d/rnbd-host.conf", "etc/rnbd", "etc/rnbd/rnbd.toml",
-                "etc/systemd/system/multi-user.target.wants/rnbd.service")
+                "etc/systemd/system/multi-user.target.wants/rnbd.service",
+                "etc/systemd/system/paths.target.wants/rnbd-mirror.path")
         expect(left == [f"left behind: /{name}" for name in kept], "\n".join(left))
 
     def purge(self) -> None:
