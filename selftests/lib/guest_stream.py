@@ -34,6 +34,10 @@ class Worker(threading.Thread):
         self.path, self.first, self.blocks = path, offset // size, blocks
         self.size, self.operations, self.pause = size, operations, pause
         self.stop = False
+        # Cleared while the worker is to begin nothing.
+        self.may_begin = threading.Event()
+        self.may_begin.set()
+        self.idle = threading.Event()
         self.writes = self.reads = 0
         self.errno = 0
         self.error_after = 0.0
@@ -99,6 +103,10 @@ class Worker(threading.Thread):
             while not self.stop:
                 count += 1
                 for block in range(self.blocks):
+                    if not self.may_begin.is_set():
+                        self.idle.set()
+                        self.may_begin.wait()
+                        self.idle.clear()
                     if self.stop:
                         break
                     operation = self.operations[(block + count) % len(self.operations)]
@@ -159,11 +167,27 @@ def longest(name: str = "stream") -> float:
     return taken
 
 
+def hold(name: str = "stream", seconds: float = 30.0) -> bool:
+    """Have the workers begin nothing until ``resume``; whether all were idle within so many seconds."""
+    workers = _streams[name]
+    for worker in workers:
+        worker.may_begin.clear()
+    end = time.monotonic() + seconds
+    return all(worker.idle.wait(max(0.0, end - time.monotonic())) for worker in workers)
+
+
+def resume(name: str = "stream") -> None:
+    """Have the workers go on."""
+    for worker in _streams[name]:
+        worker.may_begin.set()
+
+
 def stop(name: str = "stream", verify: bool = True, wait: float = 30.0) -> dict[str, Any]:
     """End, and read everything again; returns what happened."""
     workers = _streams.pop(name)
     for worker in workers:
         worker.stop = True
+        worker.may_begin.set()
     for worker in workers:
         worker.join(wait)
     hung = sum(worker.is_alive() for worker in workers)

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from lab.selftest_case import Test
@@ -69,6 +71,16 @@ class Stream:
         if now["running"] < now["workers"]:
             raise AssertionError(f"IO failed: {self.stop(check=False)}")
         raise AssertionError(f"IO stands still: {now} after {answer['begin']}")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """The stream begins nothing meanwhile."""
+        idle = self._t.client.call_within(60, guest_stream.hold, name=self._name)
+        self._t.check(idle, f"IO stands still: {self.progress()}")
+        try:
+            yield
+        finally:
+            self._t.client.call(guest_stream.resume, name=self._name)
 
     def stop(self, *, check: bool = True, wait: float = 30.0) -> dict[str, Any]:
         """End, verify all that was confirmed; ``check`` fails on errors, on hung requests, and on

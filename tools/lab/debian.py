@@ -53,6 +53,7 @@ GUEST_PACKAGES = (
     "python3", "fio", "rdma-core", "ibverbs-providers", "ibverbs-utils", "perftest", "iproute2", "ethtool",
     "lvm2",
     "nvme-cli", "xfsprogs", "e2fsprogs", "util-linux", "util-linux-extra", "kmod", "udev", "procps", "busybox-static",
+    "mdadm",
 )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ the machines, ``sh other-client`` for a second machine that maps disks, ``sh her
 checkout, ``sh install`` for a machine on which the packages are installed. clusters.md has
 machines of its own: ``sh storage``, and ``sh alpha``, ``sh beta`` or ``sh hosts`` for both.
 first-hour.md has ``sh storage``, and ``sh clients`` for each of two clients.
+mirrors.md has ``sh storage1``, ``sh storage2``, and ``sh mirror`` for their client.
 ``text`` and the names of other languages are not run.
 """
 
@@ -17,7 +18,8 @@ from pathlib import Path
 
 from lab.paths import CHECKOUT
 
-PLACES = ("client", "other-client", "server", "here", "install", "storage", "alpha", "beta", "hosts", "clients")
+PLACES = ("client", "other-client", "server", "here", "install", "storage", "alpha", "beta", "hosts", "clients",
+          "storage1", "storage2", "mirror")
 OTHERS = ("text", "toml", "json", "ini", "yaml", "rust", "c", "python")
 
 
