@@ -272,8 +272,9 @@ fn remove(args: &RemoveArgs, store: &Store, context: &Context) -> Result {
         Some(number) if file.remove(number) => {}
         Some(number) => {
             let why = format!("there is no key {number:08x}");
-            return Err(Error::new(Kind::NotFound, path, why)
-                .hint("list the keys with: rnbdctl key list"));
+            return Err(
+                Error::new(Kind::NotFound, path, why).hint("list the keys with: rnbdctl key list")
+            );
         }
     }
     store.write(role, &file)?;

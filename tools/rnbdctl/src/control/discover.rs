@@ -135,9 +135,8 @@ pub fn discover(system: &System, request: &DiscoverRequest) -> Result<Vec<Remote
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let why = format!("the kernel has no file {}", path.display());
-            return Err(Error::new(Kind::Unsupported, what, why).hint(
-                "the loaded rnbd_client is older than 0.2.0, or the C module",
-            ));
+            return Err(Error::new(Kind::Unsupported, what, why)
+                .hint("the loaded rnbd_client is older than 0.2.0, or the C module"));
         }
         Err(error) => return Err(write::cannot_open(&what, &path, &error)),
     };

@@ -11,7 +11,7 @@ use serde::Serialize;
 ///
 /// No machine has this name, so `mdadm` takes a leg for part of another machine's array, on every
 /// machine. For such an array `mdadm` never starts its timer that assembles incomplete arrays. The
-/// udev rules recognize a leg by this name.
+/// udev rules recognise a leg by this name.
 pub const HOME_HOST: &str = "rnbd-mirror";
 
 /// The longest name of a mirror, in bytes. md has 32 bytes for home host, colon and name, and

@@ -25,14 +25,14 @@ use crate::Result;
 use crate::System;
 
 /// Replaces the leg `old` by the disk `new`, has md fill the new leg, and returns in words what was
-/// done. If the old leg is in sync, it stays in the mirror until the new leg has all data. `old` and
-/// `new` may be the same, for a disk that was exchanged at the server. `force` takes a disk with
-/// data on it, too, and a leg that is in sync in its own place.
+/// done. If the old leg is in sync, it stays in the mirror until the new leg has all data. `old`
+/// and `new` may be the same, for a disk that was exchanged at the server. `force` takes a disk
+/// with data on it, too, and fills a leg anew that is in sync.
 ///
 /// The error is [`Kind::NotFound`] if `old` is no leg or `new` is not mapped, [`Kind::Usage`] if
-/// `new` is another leg or makes no mirror with the other legs, and [`Kind::Busy`] if the mirror does
-/// not run, if a leg is being filled or replaced, if only `old` has all data, or if the disk is in
-/// use. After an error the mirror has its old legs.
+/// `new` is another leg or makes no mirror with the other legs, and [`Kind::Busy`] if the mirror
+/// does not run, if a leg is being filled or replaced, if only `old` has all data, or if the disk
+/// is in use. After an error the record has the old legs.
 pub fn replace(
     system: &System,
     name: &MirrorName,
@@ -56,13 +56,8 @@ pub fn replace(
     if is_same && leg.member.is_some() {
         take_out(&node, leg, &what)?;
     }
-    let device = create::usable(system, &new.name, &what)?;
-    if !force {
-        create::check_blank(&device, &what)?;
-    }
-    act::prepare(system, &device)?;
+    let (device, is_taken) = ready(system, &view, &new.name, force, &what)?;
     let key = identity::key(system);
-    let is_taken = view.record.reserve && reserve::take(&device.path, key, false)? == Taken::New;
     let stays = leg.member == Some(MemberState::InSync) && !is_same;
     if !stays && !is_same && leg.member.is_some() {
         take_out(&node, leg, &what)?;
@@ -98,6 +93,24 @@ pub fn replace(
     }
 }
 
+/// Returns the disk of a new leg with the settings of a leg, and whether its reservation is new.
+fn ready(
+    system: &System,
+    view: &View,
+    new: &LegName,
+    force: bool,
+    what: &str,
+) -> Result<(ClientDevice, bool)> {
+    let device = create::usable(system, new, what)?;
+    if !force {
+        create::check_blank(&device, what)?;
+    }
+    act::prepare(system, &device)?;
+    let is_taken = view.record.reserve
+        && reserve::take(&device.path, identity::key(system), false)? == Taken::New;
+    Ok((device, is_taken))
+}
+
 /// Puts the new leg into a record: beside the leg at `place` if that leg stays for now, else in its
 /// place. Returns whether the record has changed.
 fn change_legs(record: &mut Record, place: usize, new: &Leg, stays: bool) -> bool {
@@ -114,8 +127,8 @@ fn change_legs(record: &mut Record, place: usize, new: &Leg, stays: bool) -> boo
     true
 }
 
-/// Has md fill a disk as a leg, in the place of the leg with the node `old` if there is one. If that
-/// fails, md does not have the disk afterwards.
+/// Has md fill a disk as a leg, in the place of the leg with the node `old` if there is one. If
+/// that fails, md does not have the disk afterwards.
 fn begin_fill(
     node: &str,
     leg: &Leg,

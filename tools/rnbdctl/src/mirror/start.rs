@@ -166,8 +166,8 @@ fn is_outlived(leg: &Full<'_>, full: &[Full<'_>]) -> bool {
 }
 
 /// Returns two legs if each says that the other leg takes part no longer.
-/// Two disks with the same place are no such legs: the one has replaced the other, and other legs say
-/// which.
+/// Two disks with the same place are no such legs: one disk has replaced the other disk, and the
+/// superblocks of other legs show which disk is the old disk.
 fn split(full: &[Full<'_>]) -> Option<(usize, usize)> {
     full.iter().enumerate().find_map(|(at, a)| {
         let mut later = full.iter().skip(at).skip(1);

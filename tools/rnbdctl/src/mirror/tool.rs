@@ -4,7 +4,7 @@
 //!
 //! A program runs with `LC_ALL=C`, so its messages are in English: [`Ran::error`] and
 //! [`super::reserve`] look for words in them. Its input is empty, so a program that asks a question
-//! gets no answer.
+//! reads the end of its input.
 
 use std::io;
 use std::process::Command;

@@ -20,7 +20,8 @@ pub fn parse_duration(text: &str) -> Result<u32, String> {
             .find(|(known, _)| *known == unit)
             .map(|(_, seconds)| *seconds),
     };
-    let seconds = known.ok_or_else(|| format!("{unit:?} is not a unit; units are s, m, h and d"))?;
+    let seconds =
+        known.ok_or_else(|| format!("{unit:?} is not a unit; units are s, m, h and d"))?;
     let seconds = number.checked_mul(seconds);
     seconds.ok_or_else(|| format!("{text} is too long"))
 }
