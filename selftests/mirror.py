@@ -156,7 +156,7 @@ def test_old_leg_is_refused(t: Test) -> None:
     mirror.stop_watching()
     # A machine without a record of the mirror refuses the leg, too.
     t.client.run(f"mv {mirrors.MEMORY}/mirrors/{NAME}.json /tmp/record")
-    said = program.run(t.client, "mirror", "assemble", NAME, leg(1), code=FAILED).err
+    said = program.run(t.client, "mirror", "assemble", NAME, leg(0), leg(1), code=FAILED).err
     t.check("may have newer data" in said, f"said {said!r}")
     t.client.run(f"mv /tmp/record {mirrors.MEMORY}/mirrors/{NAME}.json")
     # The newer leg is back, and the old leg is filled from it.
