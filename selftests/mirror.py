@@ -250,7 +250,7 @@ def test_replace(t: Test) -> None:
     far.run(f"blkdiscard --force --zeroout --length {MIB} {disks.WITHOUT_DISCARD}")
     new = rnbd.map_device(t, disks.WITHOUT_DISCARD, session=mirrors.SESSIONS[1], paths=[f"ip:{far.address}"], keep=True)
     writer = stream(t, mirror)
-    loop = far.sh("truncate -s 8M /tmp/small && losetup --find --show /tmp/small")
+    loop = far.sh("modprobe loop && truncate -s 8M /tmp/small && losetup --find --show /tmp/small")
     t.defer(far.run, f"losetup --detach {loop}")
     small = rnbd.map_device(t, loop, session=mirrors.SESSIONS[1], paths=[f"ip:{far.address}"], keep=True)
     program.run(t.client, "mirror", "replace", NAME, leg(1), f"{loop}@{mirrors.SESSIONS[1]}", code=1)
