@@ -64,6 +64,7 @@ class Mirror:
         legs = [leg(number) for number in range(len(SESSIONS))]
         # The disks are all zeroes.
         program.run(t.client, "mirror", "create", NAME, *legs, "--assume-clean")
+        t.client.run("rm -f /tmp/mirror-watch")
         if watched:
             self.watch()
         self.wait("whole")
