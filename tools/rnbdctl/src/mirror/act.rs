@@ -128,7 +128,10 @@ fn as_on_the_legs(view: &mut View, what: &str) -> Result {
             continue;
         };
         if usize::try_from(found.legs) != Ok(given) {
-            let why = format!("the mirror has {} legs, and the command names {given}", found.legs);
+            let why = format!(
+                "the mirror has {} legs, and the command names {given}",
+                found.legs
+            );
             return Err(Error::new(Kind::Usage, what, why).hint(
                 "give all legs, also legs that are not mapped; a lost leg can be replaced later",
             ));

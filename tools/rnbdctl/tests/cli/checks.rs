@@ -110,7 +110,8 @@ fn infiniband_and_iwarp_are_told_by_their_interface() {
         let fake = with_interface(link_layer, node_type);
         let found = finding(&fake, &TO_MYSELF, "route");
         assert!(
-            found[0].starts_with("failed,") && found[0].contains("no RDMA device"),
+            found[0].starts_with("failed,")
+                && found[0].contains("not an address of an RDMA device"),
             "{found:?}"
         );
         fake.write("sys/class/net/net7/device/infiniband/ib7/uevent", "");
@@ -161,7 +162,7 @@ fn a_server_that_no_rdma_device_leads_to() {
     assert_eq!(fake.run(&args).code, 8);
     let found = finding(&fake, &args, "route");
     assert!(
-        found[0].starts_with("failed,") && found[0].contains("no RDMA device"),
+        found[0].starts_with("failed,") && found[0].contains("not an address of an RDMA device"),
         "{found:?}"
     );
 }

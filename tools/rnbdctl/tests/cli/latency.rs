@@ -159,7 +159,7 @@ fn what_cannot_be_measured_is_told() {
         (
             vec!["--server-json".to_owned(), path("other.json")],
             2,
-            "version 2",
+            "the version is 2",
         ),
         (
             vec!["--server-json".to_owned(), path("missing.json")],

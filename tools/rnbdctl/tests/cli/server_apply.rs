@@ -116,7 +116,7 @@ fn a_dry_run_shows_keys_and_what_is_not_there() {
     let said = run(&fake, &["--dry-run"]);
     assert_eq!(said.code, 9, "{said:?}");
     assert!(
-        said.stderr.contains("keys.clients names web1: there is no")
+        said.stderr.contains("keys.clients names web1: the file")
             && said.stderr.contains("rnbdctl key new web1"),
         "{said:?}"
     );
