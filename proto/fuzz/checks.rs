@@ -288,17 +288,11 @@ pub fn rkey_rsp(mut data: &[u8]) {
     }
 }
 
-/// The extensions with messages or fields of their own.
-const EXTENSIONS: u32 = rnbd::FEATURE_NEWS
-    | rnbd::FEATURE_RESERVATIONS
-    | rnbd::FEATURE_IO_MODE
-    | rnbd::FEATURE_DISCOVERY;
-
 /// A client's RNBD message: direction, size of the data, message.
 pub fn rnbd_request(mut data: &[u8]) {
     let is_read = take_u32(&mut data) & 1 != 0;
     let data_len = take_u32(&mut data);
-    let parse = |bytes: &[u8]| rnbd::Request::parse(bytes, EXTENSIONS);
+    let parse = |bytes: &[u8]| rnbd::Request::parse(bytes, rnbd::KNOWN_FEATURES);
     let request = match parse(data) {
         Ok(request) => request,
         Err(error) => return check_message(error.message().as_str()),
@@ -413,7 +407,7 @@ pub fn rnbd_response(data: &[u8]) {
     responses::news(data);
     responses::discover(data);
     responses::reservation(data);
-    match rnbd::OpenRsp::parse(data, EXTENSIONS) {
+    match rnbd::OpenRsp::parse(data, rnbd::KNOWN_FEATURES) {
         Ok(rsp) => {
             assert!(rsp.logical_block_size.is_power_of_two());
             assert!(rsp.logical_block_size >= 512);
@@ -421,7 +415,7 @@ pub fn rnbd_response(data: &[u8]) {
             assert!(rsp.physical_block_size >= rsp.logical_block_size);
             assert!(rsp.nsectors.checked_mul(512).is_some());
             let bytes = rsp.to_bytes().expect("block size from 16 bits");
-            assert_eq!(rnbd::OpenRsp::parse(&bytes, EXTENSIONS), Ok(rsp));
+            assert_eq!(rnbd::OpenRsp::parse(&bytes, rnbd::KNOWN_FEATURES), Ok(rsp));
         }
         Err(error) => check_message(error.message().as_str()),
     }
