@@ -61,10 +61,7 @@ pub use open::{
     Open,
     OpenRsp, //
 };
-pub use request::{
-    Request,
-    MAX_MSG_SIZE, //
-};
+pub use request::Request;
 pub use reservation::{
     Action,
     Command,

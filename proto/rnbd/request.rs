@@ -24,9 +24,6 @@ use crate::{
     wire::split, //
 };
 
-/// The size of the longest message in bytes.
-pub const MAX_MSG_SIZE: usize = Open::SIZE;
-
 /// A client's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // Without an allocator there is no smaller form.
