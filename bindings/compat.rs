@@ -2,11 +2,11 @@
 
 //! Differences between the supported kernels.
 //!
-//! Would be: nothing. Code that depends on the kernel's version is in this file and folder, in
-//! `compat.h`, `compat.c` and `bindgen_parameters_before_7.3`; `Documentation/kernels.md` lists it.
-//! The rest of the crate is written for the newest kernel, and uses the items that this module
-//! exports. Kbuild sets `SINCE_7_3` for kernel 7.3 and later. When a kernel is dropped, the code
-//! for it is deleted.
+//! Would be: nothing, and would not be sent. Code that depends on the kernel's version is in this
+//! file and folder, in `compat.h`, `compat.c` and `bindgen_parameters_before_7.3`;
+//! `Documentation/kernels.md` lists it. The rest of the crate is written for the newest kernel, and
+//! uses the items that this module exports. Kbuild sets `SINCE_7_3` for kernel 7.3 and later. When
+//! a kernel is dropped, the code for it is deleted.
 
 #[cfg(not(SINCE_7_3))]
 pub(crate) mod errno;

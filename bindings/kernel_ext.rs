@@ -3,6 +3,10 @@
 //! Safe abstractions that the `kernel` crate does not offer yet.
 //!
 //! All unsafe code of the project is in this crate.
+//!
+//! The first lines of a file say with `Would be:` which file of the kernel's `rust/` the file would
+//! extend or become (Documentation/upstream.md). A file that would be nothing is needed only
+//! outside of the kernel's tree, or for older kernels, and would not be sent.
 
 // A type whose `new()` takes no arguments has no `Default`: statics need a constant `new()`, and a
 // second name for it would have no user.

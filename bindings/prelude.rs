@@ -2,7 +2,7 @@
 
 //! The kernel crate's prelude, and the errors that it lacks before 7.3.
 //!
-//! Would be: nothing, once all supported kernels have these errors.
+//! Would be: nothing, and would not be sent: the newest kernel has these errors.
 
 pub use kernel::prelude::*;
 

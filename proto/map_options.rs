@@ -10,6 +10,8 @@
 //! - names of 255 bytes are too long (C cuts them to 254),
 //! - so are names for which the name of the device's link in sysfs would be longer than a file name
 //!   (C accepts them).
+//!
+//! Documentation/changing.md lists the other files that a new option touches.
 
 use core::fmt;
 

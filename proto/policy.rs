@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The choice of the path of a session for a request.
+//!
+//! Documentation/changing.md lists the other files that a new policy touches.
 
 use crate::{
     number::{

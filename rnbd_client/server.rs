@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the client asks of a server outside the IO path.
+//! All messages that the client sends outside of the IO path: session information, the name of the
+//! machine, open and close, news, discovery, reservations. [`Server`] also knows which extensions
+//! the server uses in the present epoch.
 
 use kernel::sync::Arc;
 use kernel_ext::{

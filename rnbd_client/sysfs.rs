@@ -47,6 +47,9 @@ use crate::{
 };
 
 /// The files of the control device.
+///
+/// The text of `map_device` is C's, byte for byte, without options that C does not have;
+/// `selftests/wrong_input.py` compares it.
 pub(crate) const CTL_ATTRIBUTES: &[Attribute<Client>] = &[Attribute::read_write(
     c"map_device",
     |_, out| {

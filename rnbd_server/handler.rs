@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions that the transport calls: sessions that come and go, and their requests.
+//! The functions that the transport calls: sessions that come and go (`Sessions`), and their
+//! requests (`Handler`).
+//!
+//! Each message of a client comes to `Handler`. A block request goes on to `io.rs`. Each other
+//! message is deferred to a worker, and goes from there to its file: `control.rs`, `news.rs`,
+//! `discovery.rs`, `commands.rs`.
 
 use kernel::{
     impl_has_work,
@@ -62,7 +67,7 @@ use crate::{
     watch::Watch, //
 };
 
-/// [`Server`] as the listener knows it.
+/// [`Server`] as the listener knows it. Gets no messages: the `Handler` of each session does.
 pub(crate) struct Sessions {
     pub(crate) server: Arc<Server>,
     pub(crate) watch: Arc<Watch>,

@@ -74,7 +74,8 @@ impl Policy {
     }
 
     /// The paths in the order in which a request on `connection` tries them: the chosen path, then
-    /// the paths behind it in the list, then those before it.
+    /// the paths behind it in the list, then those before it. So a request that the chosen path
+    /// refuses goes to the next path in the list, whatever the policy.
     ///
     /// Writes only state of this connection, and takes no lock.
     pub(crate) fn order<'a>(

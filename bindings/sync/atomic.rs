@@ -2,10 +2,10 @@
 
 //! Atomic variables of the IO path.
 //!
-//! Would be: nothing. Where `CONFIG_RUST_INLINE_HELPERS` is on, this module is
-//! `rust/kernel/sync/atomic.rs`. Where it is off, each operation of the kernel crate is a call of a
-//! C function, and a request takes dozens of them. Then this module has the same interface, with
-//! operations that are instructions.
+//! Would be: nothing, and would not be sent. Where `CONFIG_RUST_INLINE_HELPERS` is on, this module
+//! is `rust/kernel/sync/atomic.rs`. Where it is off, each operation of the kernel crate is a call
+//! of a C function, and a request takes dozens of them. Then this module has the same interface,
+//! with operations that are instructions.
 //!
 //! Only Rust code of these modules may read and write such a variable. In such code the orderings
 //! mean the same in Rust's memory model as in the kernel's: acquire pairs with release, and

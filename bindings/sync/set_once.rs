@@ -2,8 +2,8 @@
 
 //! A value that is set once and read from then on.
 //!
-//! Would be: nothing. Where `CONFIG_RUST_INLINE_HELPERS` is on, this module is
-//! `rust/kernel/sync/set_once.rs`. Elsewhere it has the same type, built on the variables of
+//! Would be: nothing, and would not be sent. Where `CONFIG_RUST_INLINE_HELPERS` is on, this module
+//! is `rust/kernel/sync/set_once.rs`. Elsewhere it has the same type, built on the variables of
 //! [`atomic`](super::atomic).
 
 #[cfg(CONFIG_RUST_INLINE_HELPERS)]

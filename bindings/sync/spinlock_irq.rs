@@ -2,8 +2,8 @@
 
 //! A spinlock that is held with interrupts off.
 //!
-//! Would be: nothing. Where `rust/kernel/sync/lock/spinlock.rs` has this lock, this module exports
-//! it.
+//! Would be: nothing, and would not be sent. Where `rust/kernel/sync/lock/spinlock.rs` has this
+//! lock, this module exports it.
 
 #[cfg(SINCE_7_3)]
 pub use kernel::{

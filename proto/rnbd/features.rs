@@ -4,7 +4,8 @@
 //!
 //! The client offers the bits that it knows. The server returns the offered bits that it uses in
 //! the session; see [`Extension`](super::Extension). Documentation/protocol.md is the registry: a
-//! new bit has its row there in the same commit.
+//! new bit has its row there in the same commit. Documentation/changing.md lists the other files
+//! that an extension touches.
 
 /// The client may ask for news of its devices, see [`News`](super::News).
 ///

@@ -4,7 +4,8 @@
 //!
 //! C sends the word as zero and ignores it. The client offers the bits that it knows. The server
 //! returns the offered bits that it uses on the path. Documentation/protocol.md is the registry: a
-//! new bit has its row there in the same commit.
+//! new bit has its row there in the same commit. Documentation/changing.md lists the other files
+//! that an extension touches.
 
 /// A response takes no more messages than it needs.
 ///

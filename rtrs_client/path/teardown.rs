@@ -44,7 +44,8 @@ const DISCONNECTION_TIMEOUT_MS: u32 = 1000;
 /// must not be carried out after its copy that another path has carried. Nor may its data arrive in
 /// a chunk that is used for something else meanwhile. After `PATH_ENDED` neither can happen: the
 /// server begins with no request of the path any more, and the path's queue pairs at the server
-/// take nothing.
+/// take nothing. Documentation/design.md has the rules, in "When a path fails";
+/// `proto/tests/fence` is their model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fence {
     /// The server begins with no request of the path any more. The requests may go by other paths.
@@ -102,7 +103,10 @@ impl Path {
     }
 
     /// Waits until the server begins with none of this path's requests any more; see [`Fence`].
-    /// Does not wait if no request is in flight.
+    ///
+    /// Does not wait if no request is in flight. Abandoned requests do not count: they are not sent
+    /// again, and their tags and chunks are used for nothing else until the server has taken this
+    /// path anew, which it does only when their work is over.
     fn wait_for_server(&self, set: &ConnectionSet<Path>) -> Fence {
         let Some(requests) = set.incarnation.requests() else {
             return Fence::Passed;
@@ -146,8 +150,11 @@ impl Path {
     }
 
     /// Waits for a server that cannot be asked to confirm the disconnection, for
-    /// [`DISCONNECTION_TIMEOUT_MS`] at most. Afterwards such a server begins with no request of the
-    /// path, but may still carry out a request that it began with before.
+    /// [`DISCONNECTION_TIMEOUT_MS`] at most.
+    ///
+    /// Such a server tells nothing better, but a disconnection is not the end of the path. Data can
+    /// still arrive in a chunk until the server has drained its queue pairs, and the server may
+    /// still carry out a request that it began with before.
     fn wait_for_disconnection(&self, set: &ConnectionSet<Path>) {
         let began = Instant::<Monotonic>::now();
         let all_ended = || {
