@@ -78,6 +78,25 @@ class Documents(unittest.TestCase):
                           for (offset, name), end in zip(fields, ends, strict=True)]
                 self.assertEqual(found, wanted, f"{part} {struct}: protocol.md has another table, or none")
 
+    def test_the_registry_has_every_extension(self) -> None:
+        text = (documents.CHECKOUT / "Documentation/protocol.md").read_text()
+        rows = re.findall(r"^\| (\d+) \| `(FEATURE_\w+)` \|", text, re.MULTILINE)
+        bits = {}
+        for part in ("rtrs", "rnbd"):
+            source = (documents.CHECKOUT / f"proto/{part}/features.rs").read_text()
+            found = re.findall(r"^pub const (FEATURE_\w+): u32 = 1 << (\d+);", source, re.MULTILINE)
+            self.assertGreater(len(found), 5)
+            bits[part] = [(bit, name) for name, bit in found]
+        self.assertEqual(sorted(rows), sorted(bits["rtrs"] + bits["rnbd"]))
+        for _, name in rows:
+            self.assertIn(f"\n### `{name}`\n", text, f"protocol.md has no section about {name}")
+        known = re.search(r"KNOWN_FEATURES: u32 = (.*?);", source, re.DOTALL)
+        campaign = re.search(r"ALL_RNBD_FEATURES (0x[0-9a-f]+)",
+                             (documents.CHECKOUT / "selftests/campaign/wire.h").read_text())
+        assert known and campaign
+        self.assertEqual(re.findall(r"\w+", known[1]), [name for _, name in bits["rnbd"]])
+        self.assertEqual(int(campaign[1], 16), sum(1 << int(bit) for bit, _ in bits["rnbd"]))
+
     def test_commands_are_counted(self) -> None:
         text = "# a comment\n\none --with 'a;b'\ncat > file <<'END'\nx; y\n\nz\nEND\ntwo \\\n\tmore\nthree # why\n"
         self.assertEqual(documents.commands(text), ["one --with 'a;b'", "cat > file <<'END'\nx; y\n\nz\nEND",
