@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import time
-
 from lab import documents
 from lab.paths import CHECKOUT
 from lab.selftest_case import case
@@ -190,7 +188,8 @@ def test_forced_start(t: Test) -> None:
     mirror.power_back(0)
     mirror.devices[0] = mirror.map(0)
     mirror.wait("whole", 120)
-    t.check("md copies all data to the leg" in t.client.read("/tmp/mirror-watch"), "the newer leg was not filled as a whole")
+    said = t.client.read("/tmp/mirror-watch")
+    t.check("md copies all data to the leg" in said, f"the newer leg was not filled as a whole: {said}")
     mirror.same()
     t.intact(t.client.call(guest_io.compare, path=mirror.device.path, offset=0, length=MIB, seed=3),
              None, "first wrong byte")

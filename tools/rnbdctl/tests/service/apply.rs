@@ -126,7 +126,7 @@ fn a_broken_file_changes_nothing_and_says_where() {
         ),
         (
             CONFIG.replace("\"10.0.1.2\"", "\"10.0.0.2\""),
-            ":4:22: session \"storage\": paths: ip:10.0.0.2 is the same path",
+            ":4:22: session \"storage\": paths: the path ip:10.0.0.2 repeats an earlier path",
         ),
         (
             CONFIG.replace("\"ro\"", "\"r\""),
