@@ -50,8 +50,10 @@ pub fn tend(system: &System, name: &MirrorName, options: TendOptions) -> Result<
     };
     let mut view = View::load(system, record)?;
     let Some(array) = view.array.clone() else {
-        let stays_stopped = records.is_held(name) || view.record.released;
-        if !stays_stopped && !(options.patient && waits_for_legs(system, &mut view)) {
+        let stays_stopped = records.is_held(name)
+            || view.record.released
+            || (options.patient && waits_for_legs(system, &mut view));
+        if !stays_stopped {
             let node = act::started(system, view, &StartOptions::default())?;
             tended.done.push(format!("started as {node}"));
         }
