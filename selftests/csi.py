@@ -117,7 +117,7 @@ def test_file_system(t: Test) -> None:
         refused = t.client.run(f"touch {other}/new", check=False)
         t.check("Read-only" in refused.err, f"touch at a read-only place: {refused}")
         message = driver.call(*csi.delete(volume), code=PRECONDITION)
-        t.check("is mapped" in message, message)
+        t.check("has mapped volume" in message, message)
         usage = driver.call(*use.stats())
         t.equal([one["unit"] for one in usage["usage"]], [1, 2], "units")
         for one in usage["usage"]:
