@@ -10,8 +10,10 @@
 //!
 //! # Submission without sleeping
 //!
-//! Every request is carried out by a work item of its own, which may sleep, on a workqueue of the
-//! file. `IOCB_NOWAIT` is not used, because requests sleep in spite of it (as the source of 7.2 and
+//! Every request is carried out by a work item, which may sleep, on a workqueue of the file. A work
+//! item carries out its own request and those that have come to the same CPU meanwhile. While
+//! requests wait, another work item is queued, so a request that sleeps does not hold them up.
+//! `IOCB_NOWAIT` is not used, because requests sleep in spite of it (as the source of 7.2 and
 //! 7.3 shows):
 //!
 //! - `iomap_dio_rw()`, with which XFS, ext4, btrfs and f2fs do direct IO, allocates its own
@@ -35,6 +37,7 @@ pub mod disk;
 pub mod file;
 pub mod listing;
 
+mod backlog;
 mod pool;
 mod slot;
 mod target;

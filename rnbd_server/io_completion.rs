@@ -25,6 +25,10 @@ impl Completion for IoCompletion {
         self.op.data()
     }
 
+    fn requests_follow(&self) {
+        self.op.collect_response();
+    }
+
     #[inline]
     fn done(self, result: Result) {
         // A successful read has filled all of the data. The length is ignored for a write.

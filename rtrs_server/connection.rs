@@ -245,11 +245,12 @@ impl<R: PathRequests> Connection<R> {
         }
     }
 
-    /// Collects responses until the calling work item ends or sleeps. `queue` is the queue on which
-    /// that work item runs. The queue runs its work on the CPU where it is queued.
+    /// Collects responses until the calling work item ends or sleeps. That work item runs on
+    /// `queue`, or on another queue of the same priority. Both queues run their work on the CPU
+    /// where it is queued.
     ///
-    /// A CPU of such a queue takes up its next work item when the previous one has ended, or as
-    /// soon as that one sleeps.
+    /// A CPU takes up the next work item of such queues when the previous one has ended, or as soon
+    /// as that one sleeps.
     pub(crate) fn collect_for_now(self: &Arc<Self>, queue: &QueueHandle) {
         if !self.send_queue.is_collecting() && self.send_queue.begin_burst() {
             // If the work is queued already, it is still to run. Queueing cannot fail otherwise:

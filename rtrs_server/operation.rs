@@ -308,6 +308,24 @@ impl Operation {
         }
     }
 
+    /// Has the responses of this operation's connection collected, to go out in few messages, until
+    /// the calling work item ends or sleeps. Called by a work item of a queue with
+    /// [`QueueFlags::PER_CPU`], before it carries the request out, if other requests are carried
+    /// out right behind.
+    ///
+    /// Responses that are not collected, such as those of reads, are sent at once all the same.
+    ///
+    /// [`QueueFlags::PER_CPU`]: kernel_ext::workqueue::QueueFlags::PER_CPU
+    pub fn collect_response(&self) {
+        if let Some((io, chunk)) = &self.request {
+            if let Some(queue_pair) = io.queue_pair(chunk.cid) {
+                queue_pair
+                    .handler()
+                    .collect_for_now(io.session.worker().queue());
+            }
+        }
+    }
+
     /// Responds to the request: with an error, or with the number of bytes that a read has put at
     /// the start of the data. The number is ignored for a write. Any context.
     #[inline]

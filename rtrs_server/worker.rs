@@ -78,6 +78,11 @@ impl<P: ChunkPath> Worker<P> {
         )
     }
 
+    /// The queue on which the worker runs.
+    pub(crate) fn queue(&self) -> &QueueHandle {
+        &self.queue
+    }
+
     /// Whether a request is with the worker, or [`Self::hold`] says so. Any context.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {

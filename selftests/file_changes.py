@@ -8,6 +8,7 @@ import errno
 from lab.selftest_case import case
 from lab.selftest_case import SkipTest
 from lab.selftest_case import Test
+from lab.vm_node import Job
 from lib import disks
 from lib import guest_io
 from lib import images
@@ -113,6 +114,16 @@ def test_session_comes_back(t: Test) -> None:
     rnbd.works(t, device, seed=2)
 
 
+def write_without_end(t: Test, device: rnbd.Device, depth: int) -> Job:
+    """Start writes that wait for the server's file system, and return when all are in flight."""
+    writer = t.client.start_job(
+        ["fio", "--name=w", f"--filename={device.path}", "--rw=randwrite", "--bs=4k", f"--iodepth={depth}",
+         "--ioengine=io_uring", "--direct=1", "--size=1m", "--offset=8m", "--thread=1"],
+        timeout=100)
+    t.client.wait_for(f"/sys/block/{device.name}/inflight", matches=rf"^\s*\d+\s+{depth}\s", timeout=60)
+    return writer
+
+
 @case(module_sets=ONLY_OURS, timeout=120)
 def test_frozen(t: Test) -> None:
     """While a file system is frozen writes to it wait; its reads and other disks do not."""
@@ -127,21 +138,20 @@ def test_frozen(t: Test) -> None:
     t.server.run(f"fsfreeze -f {folder}")
     t.defer(t.server.run, f"fsfreeze -u {folder}", check=False)
     # More than the file has work for at the same time on a CPU.
-    writer = t.client.start_job(
-        ["fio", "--name=w", f"--filename={device.path}", "--rw=randwrite", "--bs=4k", "--iodepth=160",
-         "--ioengine=io_uring", "--direct=1", "--size=1m", "--offset=8m", "--thread=1"],
-        timeout=100)
-    t.client.wait_for(f"/sys/block/{device.name}/inflight", matches=r"^\s*\d+\s+1[0-9][0-9]",
-                      timeout=60)
+    writer = write_without_end(t, device, depth=160)
     for disk in (elsewhere, other):
         rnbd.works(t, disk, 256 * KIB)
     t.check(not writer.done(), "writes to a frozen file system have ended")
     t.server.run(f"fsfreeze -u {folder}")
     t.equal(writer.wait().rc, 0, "exit code of the writer")
     t.server.run(f"fsfreeze -f {folder}")
+    # Fewer than the file has work for at the same time on a CPU, and several for each work item.
+    writer = write_without_end(t, device, depth=32)
     t.intact(t.client.call(guest_io.compare, path=device.path, offset=0, length=MIB, seed=1), None,
              "first wrong byte read from a frozen file system")
+    t.check(not writer.done(), "writes to a frozen file system have ended")
     t.server.run(f"fsfreeze -u {folder}")
+    t.equal(writer.wait().rc, 0, "exit code of the second writer")
 
 
 @case(module_sets=ONLY_OURS, timeout=120)

@@ -230,6 +230,11 @@ pub trait Completion: Send + 'static {
     /// only shared references to the completion.
     fn memory(&self) -> Option<Self::Memory<'_>>;
 
+    /// Called before a request is carried out, if the calling work item, or the next one on this
+    /// CPU, carries out further requests at once. So the messages about their ends can be
+    /// collected. Process context; must not sleep.
+    fn requests_follow(&self) {}
+
     /// Called exactly once for an accepted request, when the disk does not use the memory any
     /// more. Any context: it must not sleep.
     fn done(self, result: Result);

@@ -3,7 +3,10 @@
 //! The memory of a request to a file, and the work that carries the request out. Belongs to
 //! [`fs`](super).
 
-use core::ptr;
+use core::ptr::{
+    self,
+    NonNull, //
+};
 use kernel::{
     container_of,
     static_lock_class,
@@ -11,6 +14,11 @@ use kernel::{
 };
 
 use super::{
+    backlog::{
+        Backlog,
+        Backlogs,
+        Link, //
+    },
     pool::Pool,
     target::Target, //
 };
@@ -69,15 +77,19 @@ const VECS: usize = 8;
 ///
 /// # Invariants
 ///
-/// - From [`Slot::submit`] on the slot belongs to its work. For an asynchronous call of the file
-///   system, the work and the end of the `kiocb` have one count of `users` each. The holder of the
-///   last count owns the slot: that holder finishes the request, which frees the slot, or queues
-///   the work for the rest of a write.
+/// - From [`Slot::submit`] on the slot belongs to the backlog of its file, or to its work, which is
+///   queued. The work that begins, or that takes the slot from the backlog, carries the request out
+///   and owns the slot. For an asynchronous call of the file system, that work and the end of the
+///   `kiocb` have one count of `users` each. The holder of the last count owns the slot: that
+///   holder finishes the request, which frees the slot, or queues the slot for the rest of a write.
 /// - While `users` is not 0, `vecs`, `more` and `done` are not written to, and `kiocb` belongs to
 ///   the file system.
 pub(super) struct Slot<C: Completion> {
     kiocb: Opaque<bindings::kiocb>,
     work: Opaque<bindings::work_struct>,
+    link: Link,
+    /// The number of the backlog in which the slot waits.
+    backlog: u32,
     users: Atomic<u32>,
     /// The result with which the `kiocb` has ended.
     ended: Atomic<i64>,
@@ -98,6 +110,10 @@ pub(super) struct Slot<C: Completion> {
 impl<C: Completion> Slot<C> {
     /// The number of requests that can be made even if no memory is left.
     const RESERVE: i32 = 4;
+
+    /// The most requests that a work item carries out. More would hold up the request whose work
+    /// item is queued behind.
+    const AT_ONCE: usize = 16;
 
     /// Makes the pool for the slots of a file. Sleeps.
     pub(super) fn pool() -> Result<Pool> {
@@ -130,6 +146,8 @@ impl<C: Completion> Slot<C> {
             slot.write(Self {
                 kiocb: Opaque::uninit(),
                 work: Opaque::zeroed(),
+                link: Link::new(),
+                backlog: Backlogs::here(),
                 users: Atomic::new(0),
                 ended: Atomic::new(0),
                 task,
@@ -153,12 +171,41 @@ impl<C: Completion> Slot<C> {
         Ok(())
     }
 
-    /// Queues the work of a slot. The slot belongs to the work from then on. Any context.
+    /// Has the request carried out, later. The slot is not the caller's any more. Any context.
     ///
     /// # Safety
     ///
     /// The slot is the caller's, and its work is initialised and not queued.
     unsafe fn queue(slot: *mut Self) {
+        // SAFETY: By the safety requirement. The slot stays in its place until it is taken from the
+        // backlog, which stays until the slot is finished, as the slot has entered the target.
+        let is_added = unsafe {
+            let link = NonNull::new_unchecked(&raw mut (*slot).link);
+            Self::backlog(slot).is_some_and(|backlog| backlog.add(link))
+        };
+        if !is_added {
+            // SAFETY: By the safety requirement.
+            unsafe { Self::queue_work(slot) };
+        }
+    }
+
+    /// The backlog in which the slot waits.
+    ///
+    /// # Safety
+    ///
+    /// The slot is valid, and stays so as long as the reference is used.
+    unsafe fn backlog<'a>(slot: *mut Self) -> Option<&'a Backlog> {
+        // SAFETY: By the safety requirement.
+        let (target, number): (&Target, _) = unsafe { (&*(*slot).entered, (*slot).backlog) };
+        target.backlogs.get(number)
+    }
+
+    /// Queues the work of a slot. The slot belongs to the work from then on. Any context.
+    ///
+    /// # Safety
+    ///
+    /// The slot is the caller's, and its work is initialised and not queued.
+    unsafe fn queue_work(slot: *mut Self) {
         let any_cpu = bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int;
         // SAFETY: By the safety requirement. The queue and the pool stay until the work has run, as
         // the slot has entered their target.
@@ -169,7 +216,7 @@ impl<C: Completion> Slot<C> {
         }
     }
 
-    /// Carries the request out, in process context.
+    /// Carries out the request of the slot, and further ones that wait, in process context.
     ///
     /// # Safety
     ///
@@ -178,7 +225,59 @@ impl<C: Completion> Slot<C> {
         let work: *mut Opaque<bindings::work_struct> = work.cast();
         // SAFETY: By the safety requirement.
         let slot = unsafe { container_of!(work, Self, work) };
-        // SAFETY: The slot is ours by the type invariant, and stays until it is finished.
+        // SAFETY: The slot is ours by the type invariant, and stays until its request is carried
+        // out.
+        let next = unsafe { Self::backlog(slot) }.and_then(Backlog::hand_over);
+        let Some(next) = next else {
+            // SAFETY: The slot is ours.
+            return unsafe { Self::carry_out(slot) };
+        };
+        // Keeps the backlog, as each of the slots may be finished below.
+        // SAFETY: The slot is ours.
+        let (entered, number) = unsafe { ((*slot).entered.clone(), (*slot).backlog) };
+        // SAFETY: All links of this backlog are those of slots of this type, as a file has one type
+        // of requests. The slot of the link is ours, as the backlog has handed it over.
+        unsafe { Self::queue_work(Self::of(next)) };
+        // SAFETY: The slot is ours.
+        unsafe { Self::carry_out_in_turn(slot) };
+        for _ in 1..Self::AT_ONCE {
+            let Some(link) = entered.backlogs.get(number).and_then(Backlog::take) else {
+                break;
+            };
+            // SAFETY: As above; the backlog has given the slot of the link up.
+            unsafe { Self::carry_out_in_turn(Self::of(link)) };
+        }
+    }
+
+    /// The slot with this link.
+    ///
+    /// # Safety
+    ///
+    /// The link is the one of a slot of this type.
+    unsafe fn of(link: NonNull<Link>) -> *mut Self {
+        // SAFETY: By the safety requirement.
+        unsafe { container_of!(link.as_ptr(), Self, link) }
+    }
+
+    /// Carries out a request behind which further requests are carried out.
+    ///
+    /// # Safety
+    ///
+    /// As [`Self::carry_out`].
+    unsafe fn carry_out_in_turn(slot: *mut Self) {
+        // SAFETY: By the safety requirement; the completion is only read.
+        unsafe { (*slot).completion.requests_follow() };
+        // SAFETY: By the safety requirement.
+        unsafe { Self::carry_out(slot) };
+    }
+
+    /// Carries a request out, in process context.
+    ///
+    /// # Safety
+    ///
+    /// The slot is the caller's, and not used by the caller any more.
+    unsafe fn carry_out(slot: *mut Self) {
+        // SAFETY: The slot is ours by the safety requirement, and stays until it is finished.
         let (task, position, done, target) = unsafe {
             let slot = &*slot;
             (slot.task, slot.position, slot.done, &*slot.entered)
@@ -219,7 +318,7 @@ impl<C: Completion> Slot<C> {
     ///
     /// # Safety
     ///
-    /// As [`Self::run`]; the slot is not used any more if this returns `None`.
+    /// As [`Self::carry_out`]; the slot is not used any more if this returns `None`.
     unsafe fn transfer(slot: *mut Self, write: bool, flags: i32) -> Option<Result> {
         // SAFETY: By the safety requirement the slot is ours.
         let (target, position, priority) =
@@ -368,7 +467,7 @@ impl<C: Completion> Slot<C> {
         }
     }
 
-    /// Gives a count of `users` back. The last count finishes the request, or queues the work for
+    /// Gives a count of `users` back. The last count finishes the request, or queues the slot for
     /// the rest of a write. Any context.
     ///
     /// # Safety
@@ -390,7 +489,7 @@ impl<C: Completion> Slot<C> {
             Ok(more @ 1..) if matches!(task, Task::Transfer { write: true, .. }) => {
                 // The file system wrote less. Only a write of the rest tells why, for example that
                 // the file system is full.
-                // SAFETY: The slot is ours, and its work has been taken from the queue.
+                // SAFETY: The slot is ours, and its work is not queued.
                 return unsafe {
                     (*slot).done = done + more;
                     Self::queue(slot);

@@ -5,6 +5,7 @@
 use kernel::error::to_result;
 
 use super::{
+    backlog::Backlogs,
     file::RegularFile,
     pool::Pool, //
 };
@@ -42,6 +43,8 @@ pub(super) struct Target {
     // The order in which these fields are dropped: destroying the queue waits for work that has
     // left the gate but not returned. After that the slots and the file are not used any more.
     pub(super) queue: RawQueue,
+    /// Empty when this is dropped: each request in a backlog keeps the target.
+    pub(super) backlogs: Backlogs,
     pub(super) slots: Pool,
     pub(super) backing: Backing,
     direct: bool,
@@ -72,6 +75,7 @@ impl Target {
             // queues without that flag, of which the kernel warns (C: `check_flush_dependency`).
             // For example ext4 waits for its discards, and XFS for its flushes when it is full.
             queue: RawQueue::new(c"rnbd_file", QueueFlags::PER_CPU, Self::AT_ONCE)?,
+            backlogs: Backlogs::new()?,
             slots,
             backing,
             direct,

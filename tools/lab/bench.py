@@ -214,7 +214,7 @@ def main_files(options: argparse.Namespace, modules: dict[str, Path]) -> int:
     """Measure files as disks and loop devices; fail if files are not as much faster as they are said to be."""
     options.quick = True
     (configuration,) = configurations(options)
-    work = jobs(True, options.ios or 2500)
+    work = jobs(True, options.ios or 10_000)
     found = measure(configuration, list(bench_files.SYSTEMS), work, modules, options.out)
     print(bench_files.table(found))
     slow = bench_files.too_slow(found, len(work))
