@@ -6,9 +6,9 @@
 //! has named its session. A request for a connection may carry any address, so a peer's address
 //! means little before the peer has confirmed a connection.
 //!
-//! When there are too many half-open paths, the server gives up the oldest that its peer has not
+//! When there are too many half-open paths, the server closes the oldest that its peer has not
 //! confirmed: a client needs a half-open path for milliseconds only. A confirmed path is never
-//! given up for another path.
+//! closed for another path.
 
 use core::fmt;
 
@@ -131,7 +131,7 @@ impl fmt::Display for Reached {
 /// of all addresses together.
 ///
 /// `Ok(Some(scope))` grants the request if the oldest half-open path in `scope` that was not
-/// confirmed is given up first. If there is no such path, the request is refused with [`no_room`].
+/// confirmed is closed first. If there is no such path, the request is refused with [`no_room`].
 pub fn decide(
     limits: &Limits,
     client: &Usage,

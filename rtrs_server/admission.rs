@@ -35,9 +35,9 @@ use proto::{
 };
 
 /// A path that makes room for another one.
-pub(crate) trait GiveUp: Send + Sync + 'static {
+pub(crate) trait MakeRoom: Send + Sync + 'static {
     /// Closes the path, in the background.
-    fn give_up(self: Arc<Self>);
+    fn make_room(self: Arc<Self>);
 }
 
 /// A half-open path, as its ticket and the list of half-open paths have it.
@@ -56,7 +56,7 @@ struct State {
     all: Usage,
     clients: RBTree<Address, Usage>,
     /// The half-open paths, the oldest first.
-    half_open: KVec<(Arc<HalfOpen>, Arc<dyn GiveUp>)>,
+    half_open: KVec<(Arc<HalfOpen>, Arc<dyn MakeRoom>)>,
 }
 
 impl State {
@@ -91,7 +91,7 @@ impl State {
     }
 
     /// Takes a path out of the list of half-open paths.
-    fn take_half_open(&mut self, index: usize) -> Option<Arc<dyn GiveUp>> {
+    fn take_half_open(&mut self, index: usize) -> Option<Arc<dyn MakeRoom>> {
         let (half_open, path) = self.half_open.remove(index).ok()?;
         self.take_back(&half_open.client, |usage| {
             usage.half_open = usage.half_open.wrapping_sub(1);
@@ -100,7 +100,7 @@ impl State {
     }
 
     /// Takes out the oldest half-open path of `scope` that was not confirmed.
-    fn take_oldest(&mut self, scope: Scope, client: &Address) -> Option<Arc<dyn GiveUp>> {
+    fn take_oldest(&mut self, scope: Scope, client: &Address) -> Option<Arc<dyn MakeRoom>> {
         let index = self.half_open.iter().position(|(other, _)| {
             !other.confirmed.load(ordering::Relaxed)
                 && (scope == Scope::All || other.client == *client)
@@ -115,8 +115,8 @@ pub(crate) struct Admission {
     limits: Limits,
     /// How often something was refused.
     refused: Atomic<u64>,
-    /// How many half-open paths were given up for newer ones.
-    given_up: Atomic<u64>,
+    /// How many half-open paths were closed for newer paths.
+    closed_for_room: Atomic<u64>,
     /// How often a client has not proved its identity.
     auth_failed: Atomic<u64>,
     #[pin]
@@ -130,7 +130,7 @@ impl Admission {
             pin_init!(Self {
                 limits,
                 refused: Atomic::new(0),
-                given_up: Atomic::new(0),
+                closed_for_room: Atomic::new(0),
                 auth_failed: Atomic::new(0),
                 state <- new_mutex!(
                     State {
@@ -160,9 +160,9 @@ impl Admission {
         self.refused.load(ordering::Relaxed)
     }
 
-    /// How many half-open paths were given up for newer ones. Any context.
-    pub(crate) fn given_up(&self) -> u64 {
-        self.given_up.load(ordering::Relaxed)
+    /// How many half-open paths were closed for newer paths. Any context.
+    pub(crate) fn closed_for_room(&self) -> u64 {
+        self.closed_for_room.load(ordering::Relaxed)
     }
 
     /// How often a client has not proved its identity, though it had to. Any context.
@@ -197,8 +197,8 @@ impl Admission {
         });
         drop(state);
         if let Some(oldest) = oldest {
-            self.given_up.fetch_add(1, ordering::Relaxed);
-            oldest.give_up();
+            self.closed_for_room.fetch_add(1, ordering::Relaxed);
+            oldest.make_room();
         }
         counted?;
         Ok(PathTicket {
@@ -247,9 +247,9 @@ impl PathTicket {
         &self.half_open.client
     }
 
-    /// Lists the path as half open. It may be given up for another path until a connection is
+    /// Lists the path as half open. It may be closed for another path until a connection is
     /// confirmed, or until the path is no longer half open. Sleeps.
-    pub(crate) fn begin(&self, path: Arc<dyn GiveUp>) -> Result {
+    pub(crate) fn begin(&self, path: Arc<dyn MakeRoom>) -> Result {
         let mut state = self.admission.state.lock();
         state.half_open.reserve(1, GFP_KERNEL)?;
         state.change(self.client(), |usage| {

@@ -149,7 +149,7 @@ const ATTRIBUTES: &[Attribute<Admission>] = &[
     }),
     Attribute::read_only(c"half_open", |all, out| show(out, all.usage().half_open)),
     Attribute::read_only(c"refused", |all, out| show(out, all.refused())),
-    Attribute::read_only(c"given_up", |all, out| show(out, all.given_up())),
+    Attribute::read_only(c"given_up", |all, out| show(out, all.closed_for_room())),
     Attribute::read_only(c"auth_failed", |all, out| show(out, all.auth_failed())),
 ];
 

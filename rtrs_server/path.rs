@@ -85,7 +85,7 @@ use rtrs_core::{
 
 use crate::{
     admission::{
-        GiveUp,
+        MakeRoom,
         PathTicket, //
     },
     connection::Connection,
@@ -505,8 +505,8 @@ impl Path {
     }
 }
 
-impl GiveUp for Path {
-    fn give_up(self: Arc<Self>) {
+impl MakeRoom for Path {
+    fn make_room(self: Arc<Self>) {
         self.close();
     }
 }

@@ -41,7 +41,7 @@ def test_unconfirmed(t: Test) -> None:
         before = counted(t, "given_up")
         t.equal(t.client.call(guest_admission.unconfirmed, t.server.address, count=7), 0,
                 f"{limits}: chunk of the answer")
-        t.equal(counted(t, "given_up") - before, 4, f"{limits}: paths that were given up")
+        t.equal(counted(t, "given_up") - before, 4, f"{limits}: paths that were closed for newer ones")
         t.equal(counted(t, "refused"), 0, f"{limits}: refusals")
         nothing_left(t)
 
@@ -53,7 +53,7 @@ def test_confirmed(t: Test) -> None:
     mark = t.server.log_mark()
     t.equal(t.client.call(guest_admission.confirmed, t.server.address, count=5), [-errno.EBUSY] * 2, "refusals")
     t.equal(counted(t, "refused"), 2, "refusals counted")
-    t.equal(counted(t, "given_up"), 0, "paths that were given up")
+    t.equal(counted(t, "given_up"), 0, "paths that were closed for newer ones")
     t.server.wait_log(rf"ip:{t.client.address}: refused: the address has 3 half-open paths, as many as "
                       "max_half_open_per_client allows", since=mark)
     nothing_left(t)

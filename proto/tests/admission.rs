@@ -156,7 +156,7 @@ fn another_kind_of_use_does_not_count() {
 
 #[test]
 fn half_open_paths_make_room_for_newer_ones() {
-    // The address gives up its own half-open paths first: it is the address that floods.
+    // The address's own half-open paths are closed first: it is the address that floods.
     let client = Usage {
         half_open: 3,
         ..NONE
