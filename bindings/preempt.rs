@@ -33,7 +33,8 @@ pub fn may_sleep() -> bool {
 #[cold]
 pub(crate) fn leave_behind(module: *mut bindings::module, what: &str) {
     crate::pr_err_ratelimited!(
-        "{} was dropped where it cannot be waited for: left behind\n",
+        "{} was dropped in a context that cannot wait for it: it is left behind, and its module \
+         stays loaded\n",
         what
     );
     // SAFETY: The pointer is null, or that of a loaded module.

@@ -139,7 +139,9 @@ impl fmt::Display for AddrError<'_> {
             AddrErrorKind::UnknownFamily => "does not start with ip: or gid:",
             AddrErrorKind::BadIp => "is not an IPv4 or IPv6 address",
             AddrErrorKind::BadGid => "is not a GID",
-            AddrErrorKind::BadScope => "has a bad interface",
+            AddrErrorKind::BadScope => {
+                "has a bad interface: %NAME goes behind a link-local address only"
+            }
             AddrErrorKind::BadSource => "is not a source address",
         };
         write!(f, "\"{}\" {reason}", Untrusted(self.text))

@@ -118,7 +118,11 @@ impl fmt::Display for KeyError {
         match self {
             Self::NoKey => write!(f, "does not begin with {}", Key::PREFIX),
             Self::BadLength(len) => {
-                write!(f, "is {len} bytes long, and a key {}", Key::TEXT_LEN)
+                write!(
+                    f,
+                    "is {len} bytes long, and a key has {} bytes",
+                    Key::TEXT_LEN
+                )
             }
             Self::BadDigit(byte) => {
                 write!(
@@ -131,7 +135,9 @@ impl fmt::Display for KeyError {
             Self::Doubled(number) => write!(f, "has the number {number:08x} of another key"),
             Self::BadCount(0) => f.write_str("has no key"),
             Self::BadCount(count) => write!(f, "has {count} keys, at most {MAX_KEYS}"),
-            Self::BadPayload => f.write_str("is not what rnbdctl loads"),
+            Self::BadPayload => {
+                f.write_str("is not of the form that rnbdctl loads: load it with rnbdctl key load")
+            }
         }
     }
 }

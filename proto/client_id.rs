@@ -43,7 +43,7 @@ impl fmt::Display for ClientIdError {
                 "contains '{}'; letters, digits and . _ - : @ are possible",
                 byte.escape_ascii()
             ),
-            Self::Unclean => f.write_str("has something behind its end"),
+            Self::Unclean => f.write_str("has bytes behind its end"),
         }
     }
 }

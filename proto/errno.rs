@@ -49,7 +49,7 @@ errnos! {
     ECONNRESET = 104, "Connection reset by peer.";
     ENOTCONN = 107, "Not connected.";
     ETIMEDOUT = 110, "Connection timed out.";
-    EHOSTDOWN = 112, "The server is draining; no other answer of a server has this number.";
+    EHOSTDOWN = 112, "The server is draining; no other response of a server has this number.";
     EHOSTUNREACH = 113, "No route to host.";
     EALREADY = 114, "Operation already in progress.";
     EINPROGRESS = 115, "Operation now in progress.";

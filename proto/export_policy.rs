@@ -148,16 +148,16 @@ impl fmt::Display for PolicyErrorKind<'_> {
             Self::BadSession(text, error) => quoted("session=", text, error.as_str()),
             Self::BadClientId(text, error) => quoted("client-id=", text, error.as_str()),
             Self::BadDevice(text, reason) => quoted("device=", text, reason),
-            Self::BadPrefix(text) => quoted("client=", text, "has no good length of a prefix"),
+            Self::BadPrefix(text) => quoted("client=", text, "has a bad prefix length"),
             Self::HostBits(text) => quoted("client=", text, "has bits set behind its prefix"),
             Self::Interface(text) => quoted(
                 "client=",
                 text,
-                "names an interface, which is not possible here",
+                "names an interface: write the address without it",
             ),
             Self::BadMode(text) => quoted("mode=", text, "is not one of ro, rw and migration"),
             Self::BadAddress(error) => write!(f, "client={error}"),
-            Self::Doubled(key) => write!(f, "{key}= is there twice"),
+            Self::Doubled(key) => write!(f, "{key}= is given twice"),
             Self::Missing(key) => write!(f, "{key}= is missing"),
             Self::BadByte(byte) => write!(f, "cannot contain '{}'", byte.escape_ascii()),
             Self::TooLong(len) => {
@@ -250,7 +250,10 @@ impl fmt::Display for StartError<'_> {
                 "the policy is too long ({} bytes, at most {MAX_LEN})",
                 Untrusted(digits)
             ),
-            Self::Excess(bytes) => write!(f, "{bytes} bytes more than the first line says"),
+            Self::Excess(bytes) => write!(
+                f,
+                "the policy has {bytes} bytes more than the first line says"
+            ),
         }
     }
 }

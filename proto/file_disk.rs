@@ -64,16 +64,17 @@ pub enum FileError {
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoDirectIo => f.write_str("its file system takes no direct IO to it"),
+            Self::NoDirectIo => f.write_str("its file system does no direct IO to it"),
             Self::Offset(unit) => write!(
                 f,
-                "direct IO to it is in units of {unit} bytes, and a disk's blocks are powers of \
-                 two up to {}",
+                "direct IO to it needs units of {unit} bytes, and a disk's blocks are powers of \
+                 two up to {} bytes",
                 Blocks::MAX
             ),
             Self::Memory(unit) => write!(
                 f,
-                "direct IO to it needs memory aligned to {unit} bytes, and ours is aligned to {}",
+                "direct IO to it needs memory aligned to {unit} bytes, and the server's is aligned \
+                 to {}",
                 Blocks::MEMORY
             ),
             Self::TooSmall { size, block } => {

@@ -113,7 +113,7 @@ impl fmt::Display for ResponseError {
                 errno.name()
             ),
             Self::WrongProof => f.write_str(
-                "the server has proved nothing: it does not have the key of this machine",
+                "the server has not proved its identity: load this machine's key on the server",
             ),
         }
     }
@@ -193,11 +193,13 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed(error) => write!(f, "{error}"),
-            Self::Repeated => f.write_str("second proof of identity on one path"),
+            Self::Repeated => {
+                f.write_str("the client has sent a second proof of identity on the path")
+            }
             Self::UnknownClient(client) => write!(
                 f,
-                "client id {client} is not known: if it may come in, run rnbdctl key new {client} \
-                 and key load"
+                "client id {client} is not known: if this client may connect, run rnbdctl key new \
+                 {client} and rnbdctl key load"
             ),
             Self::UnknownKey(client, number) => write!(
                 f,
@@ -206,8 +208,8 @@ impl fmt::Display for Refusal {
             ),
             Self::WrongProof(client, number) => write!(
                 f,
-                "client id {client} has not proved that it has key {number:08x}: a wrong key or a \
-                 stranger"
+                "client id {client} has not proved that it has key {number:08x}: its key is wrong, \
+                 or it is another machine"
             ),
         }
     }

@@ -15,7 +15,7 @@ use crate::rtrs::{
 pub struct Settings {
     /// The time between two calls of [`tick`] in ms; not zero.
     pub interval_ms: u32,
-    /// The path is given up when more intervals than this have been missed.
+    /// The path is lost when more intervals than this have been missed.
     pub missed_max: u32,
 }
 
@@ -40,7 +40,7 @@ pub enum Action {
     Send,
     /// The last heartbeat is still unanswered: send nothing; the next tick is after an interval.
     Wait,
-    /// The peer is gone: give the path up; there is no next tick.
+    /// The peer is gone: the path is lost; there is no next tick.
     Fail,
 }
 
@@ -55,11 +55,11 @@ pub const fn tick(missed: u32, settings: &Settings) -> (Action, u32) {
     } else {
         Action::Wait
     };
-    // The largest count stays: with the largest setting a path is never given up.
+    // The largest count stays: with the largest setting a path is never lost.
     (action, missed.saturating_add(1))
 }
 
-/// Whether a peer has been silent for so long that the path is given up.
+/// Whether a peer has been silent for so long that the path is lost.
 pub const fn is_silent(missed: u32, settings: &Settings) -> bool {
     missed > settings.missed_max
 }

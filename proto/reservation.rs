@@ -132,9 +132,14 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Conflict => "reservation conflict",
-            Self::WrongKind => "the reservation is of another type than the one to be released",
-            Self::NoKey => "the key 0 can be preempted only if all registrants hold a reservation",
-            Self::Full => "as many machines are registered as can be, remove some of their keys",
+            Self::WrongKind => "the reservation is of another type than the command releases",
+            Self::NoKey => {
+                "the key 0 can be preempted only if all registrants hold the reservation"
+            }
+            Self::Full => {
+                "the disk has no room for another machine: remove keys of machines that are \
+                 registered"
+            }
         })
     }
 }

@@ -42,7 +42,7 @@ pub struct Setting {
 /// The time between two heartbeats in ms; each end has its own.
 pub const HB_INTERVAL: Setting = Setting::new("hb_interval_ms", 10, 600_000, HB_INTERVAL_MS as i64);
 
-/// A path is given up when more intervals than this have passed without a message of the peer.
+/// A path is lost when more intervals than this have passed without a message of the peer.
 pub const HB_MISSED: Setting = Setting::new("hb_missed_max", 1, 100, HB_MISSED_MAX as i64);
 
 /// The longest time between two attempts of a client to connect a path again, in ms.

@@ -74,10 +74,13 @@ struct Entry {
 impl Client {
     /// Registers the driver. Sleeps. `EBUSY` if there is no major number, as C says.
     pub(crate) fn new(context: SessionContext) -> Result<Arc<Self>> {
-        let major = Major::register(c"rnbd").map_err(|error| {
-            pr_err!("no major number for block devices: {}\n", error.to_errno());
-            EBUSY
-        })?;
+        let major =
+            Major::register(c"rnbd").map_err(|error| {
+                pr_err!(
+                "cannot register a major number for block devices, err: {}; /proc/devices lists \
+                 the numbers in use\n", error.to_errno());
+                EBUSY
+            })?;
         Arc::pin_init(
             try_pin_init!(Self {
                 context,

@@ -174,7 +174,12 @@ impl Device {
         self.remote.state().check_remap().map_err(from_errno)?;
         device_log!(pr_info, self.remote, "Remapping device.");
         without_io(|| self.reopen()).inspect_err(|error| {
-            device_log!(pr_err, self.remote, "remap_device: {}", error.to_errno());
+            device_log!(
+                pr_err,
+                self.remote,
+                "remap_device failed, err: {}",
+                error.to_errno()
+            );
         })?;
         self.send_uevents()
     }
@@ -304,7 +309,7 @@ impl Device {
         })
     }
 
-    /// Has requests end that the server does not answer within `ms`, from now on; 0: no limit.
+    /// Has requests end to which the server does not respond within `ms`, from now on; 0: no limit.
     /// `ENOENT` without a disk. Sleeps.
     pub(crate) fn set_io_timeout(&self, ms: u32) -> Result {
         self.with_disk(|disk| {
@@ -347,7 +352,8 @@ impl Device {
             device_log!(
                 pr_err,
                 self.remote,
-                "Failed to set new size of the device, device is not opened"
+                "Failed to set new size of the device, device is not opened: write 1 to \
+                 remap_device first"
             );
             return Err(ENOENT);
         }

@@ -168,7 +168,10 @@ impl Asking {
                 return Ok(());
             }
         }
-        pr_err!("discover: the server goes on without telling of disks\n");
+        pr_err!(
+            "discover: the server says that it has more disks, but names none: the server is at \
+             fault\n"
+        );
         Err(ETIMEDOUT)
     }
 
@@ -196,7 +199,10 @@ impl Asking {
         self.read = self.read.checked_add(count).ok_or(EOVERFLOW)?;
         self.told = self.told.checked_add(u32::try_from(count)?).ok_or(EFBIG)?;
         if self.told > MAX_DISKS {
-            pr_err!("discover: the server has more than {} disks\n", MAX_DISKS);
+            pr_err!(
+                "discover: the server names more than {} disks, and the client takes no more\n",
+                MAX_DISKS
+            );
             return Err(EFBIG);
         }
         Ok(len)

@@ -63,7 +63,8 @@ pub(crate) fn add(
         device_log!(
             pr_err,
             device,
-            "map_device: the server's disk has blocks of {} bytes, its requests only up to {}",
+            "map_device: the server's disk has blocks of {} bytes, and a request carries at most \
+             {} bytes: load rtrs_server with a larger max_chunk_size",
             limits.logical_block_size,
             limits.io_opt
         );

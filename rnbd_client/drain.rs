@@ -92,14 +92,14 @@ impl Leaving {
     ) {
         let Some(held_ms) = server.transport.begin_drain(told_ms) else {
             kernel_ext::pr_info_ratelimited!(
-                "session {}: the server goes away, for {} s: requests do not wait for that\n",
+                "session {}: the server goes away for {} s; requests are not held meanwhile\n",
                 server.session.as_cstr(),
                 seconds_of(told_ms)
             );
             return;
         };
         kernel_ext::pr_info_ratelimited!(
-            "session {}: the server goes away for maintenance, for up to {} s: requests wait\n",
+            "session {}: the server goes away for maintenance, for up to {} s; requests are held\n",
             server.session.as_cstr(),
             seconds_of(held_ms)
         );
@@ -141,7 +141,7 @@ impl Leaving {
     }
 }
 
-/// Notes that the server is back: it has answered, in a session that is not being left, that it is
+/// Notes that the server is back: it has responded, in a session that is not being left, that it is
 /// not draining.
 fn came_back(server: &Server) {
     if let Some(away_ms) = server.transport.came_back() {

@@ -51,8 +51,8 @@ impl FixedLimits {
                 kernel_ext::ratelimited!(device_log!(
                     pr_err,
                     device,
-                    "the server has another disk by this path now, {:?} and not {:?}: unmap it and \
-                     map it again",
+                    "the server has another disk by this device path now, {:?} and not {:?}: unmap \
+                     the device and map it again",
                     is,
                     was
                 ));
@@ -66,8 +66,8 @@ impl FixedLimits {
         kernel_ext::ratelimited!(device_log!(
             pr_err,
             device,
-            "the server's disk has blocks of {} bytes now, this one of {}: \
-             unmap it and map it again",
+            "the server's disk has blocks of {} bytes now, and the device has blocks of {}: unmap \
+             the device and map it again",
             now.logical_block_size,
             self.logical_block_size
         ));

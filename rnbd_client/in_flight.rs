@@ -4,7 +4,7 @@
 //! response when the paths are lost, or because they take too long.
 //!
 //! A request that takes too long is ended here while the server is still at work on it: the request
-//! *is unanswered*. Its number stays in use until the server has answered. Until then its device
+//! *is unanswered*. Its number stays in use until the server has responded. Until then its device
 //! sends nothing, so no later request can be on the disk before it. The tag goes back to the block
 //! layer, though, and may go to a request of another disk of the session. That request *moves*: the
 //! transport has it under any other number that is free. The table here always names requests by
@@ -291,7 +291,7 @@ impl InFlight {
         let _ = number.unanswered.put(device);
     }
 
-    /// Lets go of the devices: the session is closed, so nothing is answered any more. Any context.
+    /// Lets go of the devices: the session is closed, so no response comes any more. Any context.
     pub(crate) fn close(&self) {
         for number in &self.numbers {
             drop(number.unanswered.take());

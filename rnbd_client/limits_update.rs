@@ -274,7 +274,8 @@ impl DelayedWorkItem for LimitsUpdate {
                 kernel_ext::ratelimited!(device_log!(
                     pr_err,
                     this.remote,
-                    "The limits of the server's disk cannot be taken over ({}), err: {}",
+                    "The device cannot take over the new limits of the server's disk ({}), err: \
+                     {}; the device keeps its limits",
                     Text::<CHANGES_LEN>::of(&before.changes(&after)).as_str(),
                     error.to_errno()
                 ));

@@ -102,8 +102,8 @@ pub(crate) fn map_device(client: &Arc<Client>, line: &[u8], files: Files) -> Res
     map(client, &options, files).inspect_err(|error| {
         if *error == EHOSTDOWN {
             pr_err!(
-                "map_device: the server of session {} is draining for maintenance and takes \
-                 nothing new: map the device when that is over\n",
+                "map_device: the server of session {} is draining for maintenance and opens no \
+                 device: map the device when the maintenance is over\n",
                 options.sessname.as_cstr()
             );
         }
@@ -126,7 +126,8 @@ fn map(client: &Arc<Client>, options: &MapOptions, files: Files) -> Result {
     if !user.is_first && (options.nr_poll_queues > 0 || session.nr_poll_queues > 0) {
         // The queues of a session were made for its first device.
         pr_err!(
-            "map_device: a device with nr_poll_queues= needs a session of its own, {} is in use\n",
+            "map_device: a device with nr_poll_queues= needs a session of its own, and session {} \
+             is in use: choose another sessname=\n",
             options.sessname.as_cstr()
         );
         return Err(EINVAL);
@@ -151,7 +152,7 @@ impl Mapping {
     ) -> Result {
         let index = client.new_index().inspect_err(|error| {
             pr_err!(
-                "map_device: no index for device {} of session {}, err: {}\n",
+                "map_device: no number of /dev/rnbdN for device {} of session {}, err: {}\n",
                 options.device_path.as_cstr(),
                 options.sessname.as_cstr(),
                 error.to_errno()
@@ -242,7 +243,7 @@ impl Mapping {
             device_log!(
                 pr_err,
                 remote,
-                "map_device: failed to make its {}, err: {}",
+                "map_device: failed to set up the device's {}, err: {}",
                 what,
                 error.to_errno()
             );
@@ -259,7 +260,7 @@ impl Mapping {
                 pr_err,
                 self.device.remote,
                 "remap_device: the server is draining for maintenance; the device is opened when \
-                 that is over"
+                 the maintenance is over"
             );
         })?;
         self.device.remap()?;

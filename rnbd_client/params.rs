@@ -15,8 +15,9 @@ module_parameter! {
     /// The UUID by which servers know this machine. An extension.
     pub(crate) static HOST_UUID: HostUuid = HostUuid(None);
     name: "host_uuid",
-    description: "UUID by which servers know this machine when it reserves a disk; none: by the \
-        name of the session (default: none)",
+    description:
+        "UUID by which servers know this machine when it reserves a disk; with none they know the \
+         machine by the name of its session (default: none)",
 }
 
 /// The UUID of the machine, if it was given.
@@ -33,8 +34,8 @@ impl ParameterValue for HostUuid {
         }
         let host = Host::from_text(word).ok_or_else(|| {
             pr_err!(
-                "host_uuid: {:?} is not none, nor a UUID as uuidgen makes it, with a digit that is \
-                 not 0\n",
+                "host_uuid: {:?} is neither the word none nor a UUID other than zero: take one \
+                 that uuidgen prints\n",
                 text
             );
             EINVAL

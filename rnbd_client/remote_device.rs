@@ -459,7 +459,8 @@ impl RemoteDevice {
             device_log!(
                 pr_info,
                 self,
-                "The server is not told to close the device, as it has not finished all requests"
+                "The client does not ask the server to close the device, as the server has not \
+                 finished all requests; the server closes the device with the session"
             );
             return;
         }
@@ -469,7 +470,8 @@ impl RemoteDevice {
             device_log!(
                 pr_info,
                 self,
-                "The server did not confirm the close, err: {}",
+                "The server did not confirm the close, err: {}; the server closes the device with \
+                 the session",
                 error.to_errno()
             );
         }
@@ -484,7 +486,8 @@ impl RemoteDevice {
             device_log!(
                 pr_err,
                 self,
-                "Closing device failed, device is in use, ({} device users)",
+                "Closing device failed, device is in use, ({} device users): unmount it first, or \
+                 write force to unmap_device",
                 *users
             );
             return Err(EBUSY);

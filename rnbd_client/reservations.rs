@@ -78,8 +78,8 @@ fn log_name(device: &RemoteDevice, command: &Command) {
     let registers = matches!(command, Command::Register { new, .. } if *new != 0);
     if registers && HOST_UUID.get().0.is_none() && !NAME_IS_LOGGED.xchg(true, ordering::Relaxed) {
         pr_info!(
-            "machine registers as session {:?}, a name that no other machine may have; host_uuid \
-             of rnbd_client gives it one of its own\n",
+            "this machine registers for reservations by the session name {:?}, which no other \
+             machine may use; host_uuid of rnbd_client gives the machine a name of its own\n",
             device.server.session.as_cstr()
         );
     }

@@ -229,7 +229,7 @@ impl Server {
             return Ok(None);
         }
         pr_err_ratelimited!(
-            "session {}: the server does not know of io_mode: map its devices without\n",
+            "session {}: the server does not know io_mode=: map its devices without io_mode=\n",
             self.session.as_cstr()
         );
         Err(EOPNOTSUPP)
@@ -279,7 +279,8 @@ impl Server {
             };
             if features & FEATURE_DISCOVERY == 0 {
                 pr_err_ratelimited!(
-                    "session {}: the server does not tell which disks it has\n",
+                    "session {}: the server does not list its disks (C's server, a release before \
+                     0.2.0, or discovery=N): ask its administrator for the device paths\n",
                     self.session.as_cstr()
                 );
                 return Err(EOPNOTSUPP);

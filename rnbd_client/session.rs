@@ -171,7 +171,8 @@ impl Session {
         }
         if paths.is_empty() {
             pr_err!(
-                "map_device: session {} not found, and path= not given\n",
+                "map_device: session {} not found, and path= not given: the first device of a \
+                 session needs path=\n",
                 name.as_cstr()
             );
             return Err(ENXIO);
@@ -376,7 +377,7 @@ impl Link {
         // Without a path nothing is logged: another path may come before the session is lost.
         if server.transport.is_connected() {
             kernel_ext::pr_info_ratelimited!(
-                "session {}: asking for news of the devices failed, err: {}\n",
+                "session {}: asking the server for news of its disks failed, err: {}\n",
                 server.session.as_cstr(),
                 error.to_errno()
             );

@@ -217,7 +217,12 @@ fn store_unmap(mapping: &Arc<Mapping>, context: &StoreContext<'_>, bytes: &[u8])
     context.release_protection()?;
     mapping.unmap(force).inspect_err(|error| {
         if *error != EALREADY {
-            device_log!(pr_err, device, "unmap_device: {}", error.to_errno());
+            device_log!(
+                pr_err,
+                device,
+                "unmap_device failed, err: {}",
+                error.to_errno()
+            );
         }
     })
 }
@@ -226,7 +231,7 @@ fn invalid_value(device: &RemoteDevice, file: &str, bytes: &[u8]) -> Error {
     device_log!(
         pr_err,
         device,
-        "{}: Invalid value: {}",
+        "{}: Invalid value, read the file for its usage: {}",
         file,
         BStr::from_bytes(bytes.trim_ascii())
     );

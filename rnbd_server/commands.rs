@@ -87,7 +87,7 @@ fn execute_once(
     if device.mode().is_read_only() {
         pr_err_ratelimited!(
             "session {:?}: device {:?} is open with access mode '{}', which can change no \
-             reservation\n",
+             reservation: map it with access_mode=rw\n",
             session.name().as_cstr(),
             device.name().as_cstr(),
             device.mode().as_str()

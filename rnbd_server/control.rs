@@ -110,7 +110,7 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
     // No device is opened for a client that cannot be told its number.
     if op.direction() != Direction::Read || (op.data_len() as usize) < OpenRsp::SIZE {
         pr_err_ratelimited!(
-            "session {:?}: no room for the answer to an open message\n",
+            "session {:?}: the client leaves no room for the response to an open message\n",
             session.name().as_cstr()
         );
         return Err(EMSGSIZE);
@@ -161,7 +161,8 @@ fn open(session: &Arc<Session>, op: &Operation, message: &Open) -> Result<u32> {
 fn may_open_again(session: &Session, device: &SessionDevice, message: &Open) -> Result {
     if device.mode() != message.access_mode {
         pr_err_ratelimited!(
-            "session {:?}: device {:?} is open with access mode '{}', not '{}'\n",
+            "session {:?}: device {:?} is open with access mode '{}', not '{}': map it with that \
+             mode, or unmap it first\n",
             session.name().as_cstr(),
             message.dev_name.as_cstr(),
             device.mode().as_str(),
@@ -172,7 +173,8 @@ fn may_open_again(session: &Session, device: &SessionDevice, message: &Open) -> 
     let used = device.io_mode();
     if message.io_mode.is_some_and(|wish| wish != used) {
         pr_err_ratelimited!(
-            "session {:?}: device {:?} is open with io mode '{}' by this session\n",
+            "session {:?}: device {:?} is open with io mode '{}' by this session: map it with that \
+             mode, or without io_mode=\n",
             session.name().as_cstr(),
             message.dev_name.as_cstr(),
             used.as_str()
@@ -186,7 +188,8 @@ fn may_open_again(session: &Session, device: &SessionDevice, message: &Open) -> 
 fn admit(session: &Session, name: &Name) -> Result {
     session.server().drain().admits().inspect_err(|_| {
         pr_err_ratelimited!(
-            "session {:?}: device {:?} is not opened: the server is draining\n",
+            "session {:?}: device {:?} is not opened: the server is draining; map it when the \
+             drain is over\n",
             session.name().as_cstr(),
             name.as_cstr()
         );
@@ -286,8 +289,8 @@ fn answer_open(session: &Session, op: &Operation, device: &SessionDevice) -> Res
     // A device that has lost access may be draining; this waits for the drain.
     let device_use = device.enter_within(DRAIN_MS).inspect_err(|_| {
         pr_err_ratelimited!(
-            "session {:?}: device {:?} cannot be opened again yet, its disk has not ended requests \
-             that a reservation forbids\n",
+            "session {:?}: device {:?} cannot be opened again yet: its disk has not ended requests \
+             that a reservation forbids; look at the disk\n",
             session.name().as_cstr(),
             device.name().as_cstr()
         );

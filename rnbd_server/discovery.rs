@@ -78,7 +78,7 @@ const PAGE_PATHS: usize = 512;
 #[pin_data]
 pub(crate) struct Discovery {
     session: Arc<Session>,
-    /// The questions that are not answered yet, at most one for each chunk of the session.
+    /// The questions without a response yet, at most one for each chunk of the session.
     #[pin]
     list: Mutex<KVec<Question>>,
     /// Where the last response has ended; used by the work item alone.
@@ -122,7 +122,7 @@ impl WorkItem for Discovery {
             let result = server.kept_loaded(|| this.answer(&op, &request));
             op.respond(result.inspect_err(|error| {
                 pr_err_ratelimited!(
-                    "session {:?}: telling the client of disks failed: {:?}\n",
+                    "session {:?}: listing the disks for the client failed: {:?}\n",
                     this.session.name().as_cstr(),
                     error
                 );
@@ -149,7 +149,7 @@ impl Discovery {
         )
     }
 
-    /// Has a question answered, later. Sleeps, but does not wait for disks.
+    /// Has a question responded to, later. Sleeps, but does not wait for disks.
     pub(crate) fn enqueue(self: &Arc<Self>, op: Operation, request: Discover) {
         // Without memory the question is dropped, and its operation responded to.
         let question = Question { op, request };

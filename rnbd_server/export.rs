@@ -132,7 +132,7 @@ fn show_path(shown: &Arc<Shown>, out: &mut SysfsOutput<'_>) -> Result {
 fn store_clear(shown: &Arc<Shown>, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
     if !is_text(bytes, "1") {
         pr_err_ratelimited!(
-            "clear_reservations: invalid value '{}'\n",
+            "clear_reservations: invalid value '{}', write 1\n",
             Text::<100>::of(&Untrusted(bytes)).as_str()
         );
         return Err(EINVAL);
@@ -227,7 +227,8 @@ impl Entry {
     fn join(&mut self, io_mode: IoMode, mode: AccessMode, session: &SessName) -> Result {
         if self.io_mode != io_mode {
             pr_err_ratelimited!(
-                "session {:?}: device {:?} is open with io mode '{}' by other sessions\n",
+                "session {:?}: device {:?} is open with io mode '{}' by other sessions: map it \
+                 with that mode, or without io_mode=\n",
                 session.as_cstr(),
                 &*self.export.name,
                 self.io_mode.as_str()

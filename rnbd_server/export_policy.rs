@@ -195,7 +195,7 @@ impl ExportPolicy {
             return Ok(());
         }
         pr_warn_ratelimited!(
-            "a client from {} gets no session: no rule of the export policy is about it\n",
+            "a client from {} gets no session: no rule of the export policy matches its address\n",
             shown(client).as_str()
         );
         Err(EACCES)
@@ -212,8 +212,8 @@ impl ExportPolicy {
         }
         if subject.is_first_refusal(policy.number) {
             pr_warn_ratelimited!(
-                "session {:?} from {} ({}): the export policy refuses the session, as no rule is \
-                 about it\n",
+                "session {:?} from {} ({}): the export policy refuses the session, as no rule \
+                 matches it\n",
                 subject.name.as_cstr(),
                 shown(client).as_str(),
                 subject.identity().as_str()
@@ -253,8 +253,8 @@ impl ExportPolicy {
         };
         if subject.is_first_refusal(policy.number) {
             pr_warn_ratelimited!(
-                "session {:?} from {} ({}): the export policy refuses device {:?} ({}); no more \
-                 is said of this session\n",
+                "session {:?} from {} ({}): the export policy refuses device {:?} ({}); further \
+                 refusals of this session are not logged\n",
                 subject.name.as_cstr(),
                 shown(refused).as_str(),
                 subject.identity().as_str(),
@@ -315,7 +315,10 @@ impl ExportPolicy {
                 draft
             }
             _ => {
-                pr_err_ratelimited!("export_policy: not the continuation of a policy\n");
+                pr_err_ratelimited!(
+                    "export_policy: the written bytes do not continue a policy: write the whole \
+                     policy again\n"
+                );
                 return Err(EINVAL);
             }
         };
@@ -342,7 +345,9 @@ impl ExportPolicy {
 
     fn clear(&self) -> Result {
         if self.required {
-            pr_err_ratelimited!("export_policy: this server is not to be without one\n");
+            pr_err_ratelimited!(
+                "export_policy: not cleared, as require_export_policy is set: write another policy \
+                 in its place\n");
             return Err(EPERM);
         }
         self.current.replace(None);
@@ -365,7 +370,7 @@ impl Draft {
         let left = self.len.checked_sub(self.text.len()).ok_or(EINVAL)?;
         if let Some(excess @ 1..) = text.len().checked_sub(left) {
             pr_err_ratelimited!(
-                "export_policy: {} bytes more than the first line says\n",
+                "export_policy: the policy has {} bytes more than the first line says\n",
                 excess
             );
             return Err(EINVAL);

@@ -124,7 +124,7 @@ impl FileHandle {
 /// Logs why a file cannot be a disk; returns the error number.
 fn refuse(path: &CStr, refused: &FileError) -> Error {
     let advice = if refused.is_of_direct_io() {
-        "; with file_io_mode=buffered it can, or by a client with io_mode=buffered"
+        "; load rnbd_server with file_io_mode=buffered, or map the file with io_mode=buffered"
     } else {
         ""
     };

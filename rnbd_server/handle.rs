@@ -90,8 +90,8 @@ impl Handle {
             }
             Kind::Regular if !gives_file => {
                 pr_err_ratelimited!(
-                    "file {:?} is not given: set dev_search_path to a folder of images, or load an \
-                     export policy\n",
+                    "file {:?} is not exported: set dev_search_path to a folder of images, or load \
+                     an export policy\n",
                     path
                 );
                 return Err(ENOTBLK);
@@ -104,7 +104,10 @@ impl Handle {
         };
         opened.inspect_err(|error| {
             if *error == ENOTBLK {
-                pr_err_ratelimited!("{:?} is no block device and no file with data\n", path);
+                pr_err_ratelimited!(
+                    "{:?} is neither a block device nor a regular file with data\n",
+                    path
+                );
             }
         })
     }

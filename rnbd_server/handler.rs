@@ -82,7 +82,12 @@ impl rtrs_server::Server for Sessions {
 
     fn session_up(&self, transport: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionHandler>> {
         let name = SessName::new(transport.name().to_bytes())
-            .inspect_err(|error| pr_err_ratelimited!("session name {}\n", error.message().as_str()))
+            .inspect_err(|error| {
+                pr_err_ratelimited!(
+                    "a client gets no session: its session name {}\n",
+                    error.message().as_str()
+                )
+            })
             .map_err(|_| EINVAL)?;
         let client_id = transport.client_id().copied();
         let depth = transport.queue_depth();

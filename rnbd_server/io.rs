@@ -137,7 +137,8 @@ fn submit_other(
     if is_durable && !matches!(block_op, BlockOp::Write { .. } | BlockOp::Flush) {
         // The block layer would warn about it.
         pr_err_ratelimited!(
-            "session {:?}: {:?} with FUA or PREFLUSH\n",
+            "session {:?}: refused: {:?} with FUA or PREFLUSH, which only writes and flushes may \
+             have\n",
             session.name().as_cstr(),
             io.rw.op
         );
@@ -239,7 +240,7 @@ fn refuse(session: &Session, op: Operation, refused: &IoError) {
 #[inline(never)]
 fn unknown_priority(session: &Session, op: Operation, prio: u16) {
     pr_err_ratelimited!(
-        "session {:?}: unknown IO priority {:#x}\n",
+        "session {:?}: refused: a request with the unknown IO priority {:#x}\n",
         session.name().as_cstr(),
         prio
     );

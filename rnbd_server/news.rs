@@ -141,7 +141,7 @@ fn drain_ms(session: &Session) -> Option<u32> {
 pub(crate) fn answer(session: &Session, op: Operation, request: &News) {
     let result = write_answer(session, &op, request).inspect_err(|error| {
         pr_err_ratelimited!(
-            "session {:?}: telling the client news of its devices failed: {:?}\n",
+            "session {:?}: sending the client news of its disks failed: {:?}\n",
             session.name().as_cstr(),
             error
         );

@@ -30,8 +30,9 @@ module_parameter! {
     /// The folder to which clients' device paths are relative.
     pub(crate) static DEV_SEARCH_PATH: ParameterString = ParameterString::new(c"/");
     name: "dev_search_path",
-    description: "The folder that clients' device paths are relative to; %SESSNAME% in it stands \
-        for the name of the client's session, and what follows it is ignored (default: /)",
+    description:
+        "The folder that clients' device paths are relative to; %SESSNAME% in it stands for the \
+         name of the client's session, and text behind %SESSNAME% is ignored (default: /)",
     parse: parse_dev_search_path,
 }
 
@@ -46,24 +47,27 @@ module_parameter! {
     /// Whether a client's request may have a priority of the real-time class. An extension.
     pub(crate) static REALTIME_PRIORITY: bool = false;
     name: "realtime_priority",
-    description: "Let requests of clients have IO priorities of the real-time class; otherwise \
-        these become the highest one of the best-effort class (default: N)",
+    description:
+        "Let requests of clients have IO priorities of the real-time class; with N such requests \
+         get the highest priority of the best-effort class (default: N)",
 }
 
 module_parameter! {
     /// How files are read and written. An extension.
     pub(crate) static FILE_IO_MODE: Mode = Mode(IoMode::Direct);
     name: "file_io_mode",
-    description: "How files are read and written that clients map: direct or buffered, which is \
-        through the page cache (default: direct)",
+    description:
+        "How the server reads and writes files that clients map: direct, or buffered, which means \
+         through the page cache (default: direct)",
 }
 
 module_parameter! {
     /// How block devices are read and written. An extension.
     pub(crate) static BLOCK_IO_MODE: Mode = Mode(IoMode::Direct);
     name: "block_io_mode",
-    description: "How block devices are read and written that clients map: direct or buffered, \
-        which is through the page cache (default: direct)",
+    description:
+        "How the server reads and writes block devices that clients map: direct, or buffered, \
+         which means through the page cache (default: direct)",
 }
 
 module_parameter! {
@@ -79,8 +83,9 @@ module_parameter! {
     /// Whether clients are told which disks they could open. An extension.
     pub(crate) static DISCOVERY: bool = true;
     name: "discovery",
-    description: "Tell clients that ask which disks they could open, as the export policy lets \
-        them (default: Y)",
+    description:
+        "List for a client, when it asks, the disks that the export policy lets it open (default: \
+         Y)",
 }
 
 /// A parameter that is an IO mode.
@@ -93,7 +98,7 @@ impl ParameterValue for Mode {
         let word = text.to_bytes();
         let word = word.strip_suffix(b"\n").unwrap_or(word);
         IoMode::from_name(word).map(Self).ok_or_else(|| {
-            pr_err!("{:?} is no IO mode: direct or buffered\n", text);
+            pr_err!("{:?} is no IO mode: write direct or buffered\n", text);
             EINVAL
         })
     }
@@ -108,7 +113,7 @@ fn parse_port_nr(default: &u16, text: &CStr) -> Result<u16> {
     let port = default.parse(text)?;
     if port == 0 {
         // The kernel would choose a port, which no client knows.
-        pr_err!("port_nr: 0 is no port to listen on\n");
+        pr_err!("port_nr: 0 is no port to listen on: choose 1 to 65535\n");
         return Err(EINVAL);
     }
     Ok(port)
@@ -119,7 +124,7 @@ fn parse_state_dir(_default: &ParameterString, text: &CStr) -> Result<ParameterS
     let path = path.strip_suffix(b"\n").unwrap_or(path);
     if !path.is_empty() && !path.starts_with(b"/") {
         pr_err!(
-            "state_dir: {:?} is no full path, which begins with a slash\n",
+            "state_dir: {:?} is no full path: begin it with a slash\n",
             text
         );
         return Err(EINVAL);

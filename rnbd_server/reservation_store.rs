@@ -67,7 +67,7 @@ impl ReservationStore {
         }
         let directory = Directory::open(path.as_c_str()).inspect_err(|error| {
             pr_err!(
-                "state_dir: cannot use the folder {:?}: {:?}\n",
+                "state_dir: cannot use the folder {:?}: {:?}; make the folder, or set another\n",
                 path.as_c_str(),
                 error
             );
@@ -105,7 +105,8 @@ impl ReservationStore {
             Err(ENOENT) => return Ok(None),
             Err(error) => {
                 pr_err_ratelimited!(
-                    "state_dir: cannot read {:?}: {:?}; the disk is not opened\n",
+                    "state_dir: cannot read {:?}: {:?}; the disk is not opened until the file can \
+                     be read\n",
                     file.as_cstr(),
                     error
                 );

@@ -127,8 +127,8 @@ impl Reservations {
     pub(crate) fn tell_if_not_kept(&self) {
         if self.store.is_some() && self.is_only_here() {
             pr_warn_ratelimited!(
-                "device {:?} has no wwid: its reservations are not in state_dir, and end with the \
-                 module\n",
+                "device {:?} has no wwid: its reservations are not in state_dir, and are lost when \
+                 rnbd_server is unloaded\n",
                 self.name()
             );
         }

@@ -90,7 +90,10 @@ impl ReservedDisks {
     pub(crate) fn opened(self: &Arc<Self>, disk: &Disk<'_>) -> Result<Arc<ReservedDisk>> {
         if let (Disk::File(file), Some(store)) = (disk, &self.store) {
             if store.holds(file) {
-                pr_err_ratelimited!("a file of state_dir is no disk: it is not opened\n");
+                pr_err_ratelimited!(
+                    "a file of state_dir is not opened as a disk: keep state_dir out of \
+                     dev_search_path\n"
+                );
                 return Err(EPERM);
             }
         }
@@ -130,8 +133,7 @@ impl ReservedDisks {
             let is_gone = known.users == 0 && known.disk.is_replaced_by(&disk);
             if is_gone {
                 pr_info_ratelimited!(
-                    "another disk has come in the place of device {:?}, whose reservations are \
-                     dropped\n",
+                    "another disk has replaced device {:?}, whose reservations are dropped\n",
                     known.reservations.name()
                 );
             }
@@ -140,9 +142,9 @@ impl ReservedDisks {
         let found = disk_id::find(disks.iter().map(|known| &known.disk), &disk);
         let place = found.map_err(|Ambiguous| {
             pr_err_ratelimited!(
-                "{:?}: the disk is known by its wwid {:?}, and from before its wwid was known: it \
-                 is not opened until the sessions that have it open since then close it, and \
-                 their keys are dropped (ctl/kept_reservations)\n",
+                "{:?}: the server knows the disk twice, by its wwid {:?} and from before its wwid \
+                 was known: the disk is not opened until the sessions that have it open since then \
+                 close it, and their keys are dropped (ctl/kept_reservations)\n",
                 disk.place,
                 disk.wwid
             );
@@ -320,7 +322,7 @@ fn forget_one(disks: &mut KVec<Known>, new: &Reservations) -> Result {
     };
     let dropped = disks.remove(place).map_err(|_| EINVAL)?;
     pr_info_ratelimited!(
-        "the keys that are registered with {:?} are dropped for those of {:?}\n",
+        "the keys that are registered with {:?} are dropped to make room for those of {:?}\n",
         dropped.reservations.name(),
         new.name()
     );

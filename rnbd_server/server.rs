@@ -85,7 +85,7 @@ impl Server {
     }
 
     /// Keeps the module loaded during `work`, which may take for ever: a path may lead to a file
-    /// system that does not answer. If the module is being unloaded, the unloading waits for
+    /// system that does not respond. If the module is being unloaded, the unloading waits for
     /// `work`.
     pub(crate) fn kept_loaded<R>(&self, work: impl FnOnce() -> R) -> R {
         let _reference = self.reference();

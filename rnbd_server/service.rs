@@ -73,8 +73,8 @@ pub(crate) const FILES: &[Attribute<Service>] = &[
             let name = Text::<100>::of(&Untrusted(name));
             dropped.inspect_err(|error| match *error {
                 ENOENT => pr_err_ratelimited!(
-                    "kept_reservations: '{}' is no disk whose reservations are kept and that is \
-                     not open\n",
+                    "kept_reservations: no closed disk with kept reservations has the name '{}': \
+                     read the file for the names\n",
                     name.as_str()
                 ),
                 EEXIST => pr_err_ratelimited!(
@@ -144,7 +144,9 @@ impl Service {
         *self.state.lock() = State::Waiting(sessions);
         self.start()?;
         if matches!(&*self.state.lock(), State::Waiting(_)) {
-            pr_info!("listening as soon as there is an export policy\n");
+            pr_info!(
+                "not listening until an export policy is loaded, as require_export_policy is set\n"
+            );
         }
         Ok(())
     }

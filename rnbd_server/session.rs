@@ -161,8 +161,8 @@ impl Session {
             return Ok(());
         }
         pr_err_ratelimited!(
-            "session {:?}: the machine cannot be called {:?} as it has another name already, which \
-             lasts as long as the session\n",
+            "session {:?}: the client names its machine {:?}, but has named it otherwise in this \
+             session: a new host_uuid needs a new session\n",
             self.name().as_cstr(),
             host
         );

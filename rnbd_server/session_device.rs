@@ -435,7 +435,7 @@ fn store_force_close(
 ) -> Result {
     if !is_text(bytes, "1") {
         pr_err_ratelimited!(
-            "force_close: invalid value '{}'\n",
+            "force_close: invalid value '{}', write 1\n",
             Text::<100>::of(&Untrusted(bytes)).as_str()
         );
         return Err(EINVAL);

@@ -158,7 +158,8 @@ fn log(session: &Session) {
                 count
             ),
             Some(None) => pr_warn_ratelimited!(
-                "session {:?}: device {:?} is open, it is a file\n",
+                "session {:?}: device {:?} is open, its disk is a file, which counts no requests \
+                 in flight\n",
                 name,
                 device_name
             ),

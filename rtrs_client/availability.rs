@@ -164,7 +164,8 @@ impl Availability {
         let mut state = self.state.lock();
         if state.given_up != snapshot.given_up {
             kernel_ext::pr_info_ratelimited!(
-                "{}: another path was lost with requests while this one was connecting\n",
+                "{}: another path was lost with requests in flight while this path was connecting; \
+                 if add_path failed, write it again\n",
                 session
             );
             return Err(ECONNABORTED);

@@ -62,7 +62,7 @@ pub(crate) const RECEIVE_SIZE: usize = proto::rtrs::MAX_RESPONSE_MSG_SIZE;
 /// `IB_CM_REJ_INVALID_SERVICE_ID`, and `ECONNREFUSED` of iWARP.
 const NOBODY_LISTENS: [i32; 2] = [8, -111];
 
-/// The statuses of an address or a route if no machine answers there: `EHOSTUNREACH` and
+/// The statuses of an address or a route if no machine responds there: `EHOSTUNREACH` and
 /// `ETIMEDOUT`.
 const NO_HOST: [i32; 2] = [-113, -110];
 
@@ -247,8 +247,8 @@ impl<P: PathEvents> ConnectionHandler<P> {
             // A path that tries again each second logs this once.
             if path.is_first_refusal() {
                 pr_err_ratelimited!(
-                    "{}: the server is draining for maintenance and takes no new session until \
-                     that is over\n",
+                    "{}: the server is draining for maintenance and takes no new session until the \
+                     maintenance is over\n",
                     path.name_text()
                 );
             }
@@ -275,7 +275,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
         error
     }
 
-    /// Gives the connection up. Logs `why`, unless the path has failed already. Any context.
+    /// Closes the connection. Logs `why`, unless the path has failed already. Any context.
     #[cold]
     #[inline(never)]
     fn fail(&self, why: impl fmt::Display) {

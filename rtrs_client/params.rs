@@ -17,8 +17,9 @@ module_parameter! {
     /// See [`setting::HB_MISSED`].
     pub(crate) static HB_MISSED: Number = Number::new(setting::HB_MISSED);
     name: "hb_missed_max",
-    description: "Heartbeat intervals that may pass without a sign of life before a path is \
-                  given up (1-100, default: 5)",
+    description:
+        "Heartbeat intervals that may pass without a message of the server before a path is lost \
+         (1-100, default: 5)",
 }
 
 module_parameter! {
@@ -33,16 +34,17 @@ module_parameter! {
     /// See [`setting::CONNECT_TIMEOUT`].
     pub(crate) static CONNECT_TIMEOUT: Number = Number::new(setting::CONNECT_TIMEOUT);
     name: "connect_timeout_ms",
-    description: "Time that each step of connecting a path may take in ms \
-                  (100-600000, default: 30000)",
+    description:
+        "Longest time for each step of connecting a path in ms (100-600000, default: 30000)",
 }
 
 module_parameter! {
     /// See [`setting::ACK_TIMEOUT`].
     pub(crate) static ACK_TIMEOUT: Number = Number::new(setting::ACK_TIMEOUT);
     name: "ack_timeout_ms",
-    description: "Time that the RDMA device waits for an acknowledgement before it sends again \
-                  in ms (0: what the RDMA CM finds right, at most 60000, default: 0)",
+    description:
+        "Time that the RDMA device waits for an acknowledgement before it sends again in ms (0: \
+         the RDMA CM chooses, at most 60000, default: 0)",
 }
 
 module_parameter! {
@@ -58,6 +60,7 @@ module_parameter! {
     /// See [`setting::HOLD_IO`].
     pub(crate) static HOLD_IO: Number = Number::new(setting::HOLD_IO);
     name: "hold_io_ms",
-    description: "Time that requests wait for a path while none is up in ms, instead of failing \
-                  at once (0-86400000, default: 0)",
+    description:
+        "Time that requests are held while no path is up in ms, instead of failing at once \
+         (0-86400000, default: 0)",
 }

@@ -247,7 +247,11 @@ impl Session {
             let removed = index.and_then(|index| control.list.remove(index).ok());
             if self.publish(&control).is_err() {
                 // The IO path still sees the path, which takes no requests.
-                pr_warn!("{}: no memory to forget a path\n", self.name_text());
+                pr_warn!(
+                    "{}: no memory to take a path out of the list of paths; the path takes no \
+                     requests\n",
+                    self.name_text()
+                );
             }
             removed
         };

@@ -201,7 +201,8 @@ impl SessionCore {
     ) -> Result<u16> {
         if accept.queue_depth < 2 {
             pr_err_ratelimited!(
-                "{}: the server's queue depth of {} leaves no room for requests\n",
+                "{}: the server's queue depth of {} leaves no room for requests: load rtrs_server \
+                 with a larger sess_queue_depth\n",
                 path,
                 accept.queue_depth
             );
@@ -210,7 +211,8 @@ impl SessionCore {
         // Users may rely on requests of a page, as service requests do.
         if accept.max_io_size < SEGMENT_SIZE {
             pr_err_ratelimited!(
-                "{}: the server's largest request of {} bytes is less than a page\n",
+                "{}: the server's largest request of {} bytes is less than a page: load \
+                 rtrs_server with a larger max_chunk_size\n",
                 path,
                 accept.max_io_size
             );
@@ -230,7 +232,8 @@ impl SessionCore {
         match self.limits.as_ref() {
             Some(known) if known.num_chunks != accept.queue_depth => {
                 pr_err_ratelimited!(
-                    "{}: the server's queue depth changed from {} to {}\n",
+                    "{}: the server's queue depth changed from {} to {}: load rtrs_server with the \
+                     old sess_queue_depth\n",
                     path,
                     known.num_chunks,
                     accept.queue_depth
@@ -239,7 +242,8 @@ impl SessionCore {
             }
             Some(known) if known.max_io_size > accept.max_io_size => {
                 pr_err_ratelimited!(
-                    "{}: the server's largest request shrank from {} to {} bytes\n",
+                    "{}: the server's largest request shrank from {} to {} bytes: load rtrs_server \
+                     with the old max_chunk_size\n",
                     path,
                     known.max_io_size,
                     accept.max_io_size
@@ -323,8 +327,8 @@ impl SessionCore {
     pub(crate) fn note_end_of_drain(&self) {
         if self.drain.has_run_out() {
             pr_err_ratelimited!(
-                "session {}: the server is not back from its maintenance, and the time for that is \
-                 over: requests wait for it no longer than hold_io_ms from now on\n",
+                "session {}: the server is not back from its maintenance in the time that it \
+                 announced: requests are held for hold_io_ms only, from now on\n",
                 self.name_text()
             );
         }

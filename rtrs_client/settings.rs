@@ -139,7 +139,7 @@ impl Settings {
         }
     }
 
-    /// Whether a path is given up when `failed` attempts to reconnect have failed in a row.
+    /// Whether a path is closed when `failed` attempts to reconnect have failed in a row.
     pub(crate) fn gives_up_after(&self, failed: u32) -> bool {
         reconnect::gives_up(failed, self.max_reconnect_attempts.get())
     }

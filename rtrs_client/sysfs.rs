@@ -272,7 +272,7 @@ fn check_echo_1(path: &Path, context: &StoreContext<'_>, bytes: &[u8]) -> Result
         return Ok(());
     }
     pr_err!(
-        "{}: {}: takes nothing but 1\n",
+        "{}: {}: invalid value, write 1\n",
         path.name_text(),
         context.file_name().to_str().unwrap_or("?")
     );

@@ -228,8 +228,8 @@ fn put_permit(session: Handle, permit: Handle) {
             "rtrs_clt_put_permit: {}\n",
             match error {
                 ENODEV => "the session is closed",
-                EBUSY => "the request of the permit is not confirmed yet: the permit stays out",
-                _ => "not a permit of this session that is out",
+                EBUSY => "the request of the permit has not ended: the permit is not put back",
+                _ => "the session has not given out this permit, or it was put back already",
             }
         );
     }

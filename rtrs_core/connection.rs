@@ -75,8 +75,8 @@ impl QueueSizes {
         let needed = self.send.checked_add(self.receive);
         needed.filter(|needed| *needed <= limit).ok_or_else(|| {
             kernel_ext::pr_err_ratelimited!(
-                "{}: completion queues have at most {} entries, {} + {} are needed: the server's \
-                 queue depth is too large\n",
+                "{}: completion queues have at most {} entries, {} + {} are needed: load \
+                 rtrs_server with a smaller sess_queue_depth\n",
                 device.name(),
                 limit,
                 self.send,

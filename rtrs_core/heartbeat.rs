@@ -127,7 +127,7 @@ impl Heartbeat {
         self.latency.load(ordering::Relaxed).unsigned_abs()
     }
 
-    /// Whether the peer has been silent for so long that the path is given up.
+    /// Whether the peer has been silent for so long that the path is lost.
     pub fn is_silent(&self) -> bool {
         heartbeat::is_silent(self.missed.load(ordering::Relaxed), &self.settings())
     }

@@ -69,7 +69,8 @@ impl KeyringOwner {
         match Keyring::of_root() {
             Ok(keyring) => drop(KEYRING.replace(Some(Arc::new(keyring, GFP_KERNEL)?))),
             Err(error) => pr_warn!(
-                "no keyring of root, so there are no keys to prove an identity with: {:?}\n",
+                "root's keyring cannot be used ({:?}): this machine cannot prove its identity, nor \
+                 check a client's\n",
                 error
             ),
         }

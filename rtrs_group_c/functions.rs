@@ -118,8 +118,8 @@ fn put_permit(group: Handle, permit: Handle) {
             "rtrs_group_put_permit: {}\n",
             match error {
                 ENODEV => "the group is closed",
-                EBUSY => "the permit's request is not confirmed yet",
-                _ => "no permit of the group, or one that was given back",
+                EBUSY => "the request of the permit has not ended: the permit is not put back",
+                _ => "the group has not given out this permit, or it was put back already",
             }
         );
     }

@@ -79,7 +79,7 @@ pub(crate) fn make_connection(path: &Arc<Path>, id: NewId<'_>, cid: u16, code: &
             let next = setup.queue_pairs.len();
             if usize::from(cid) != next {
                 pr_err_ratelimited!(
-                    "<{}>: connection {} where {} is the next\n",
+                    "<{}>: refused: connection {}, as connection {} is the next\n",
                     path,
                     cid,
                     next
@@ -322,7 +322,8 @@ impl Needs {
         let room = entries.checked_sub(others);
         let Some(room) = room.filter(|&room| room >= per_response) else {
             pr_err_ratelimited!(
-                "queue pairs of {} have room for {} work requests, which is too few\n",
+                "queue pairs of {} have room for {} work requests, which is too few: load \
+                 rtrs_server with a smaller sess_queue_depth or max_chunk_size\n",
                 device.name(),
                 limit
             );

@@ -43,7 +43,11 @@ impl WorkItem<AUTHENTICATE> for Path {
 
     fn run(this: Arc<Self>) {
         if let Err(error) = authenticate(&this) {
-            pr_err_ratelimited!("<{}>: no proof of identity: {:?}\n", this, error);
+            pr_err_ratelimited!(
+                "<{}>: checking the client's proof of identity failed: {:?}\n",
+                this,
+                error
+            );
             this.close();
         }
     }

@@ -117,7 +117,11 @@ fn connect_to_session<'a>(
         Ok(session) => session,
         Err(error) => {
             if error != EHOSTDOWN && error != ENOKEY {
-                pr_err_ratelimited!("{}: no session: {:?}\n", Shown(id.peer_address()), error);
+                pr_err_ratelimited!(
+                    "{}: the client gets no session: {:?}\n",
+                    Shown(id.peer_address()),
+                    error
+                );
             }
             reject(id, to_errno(error));
             return Ok(());
@@ -157,7 +161,7 @@ fn find_or_make_session(
         }
         None => {
             pr_err_ratelimited!(
-                "{}: connection {} of a session that does not exist\n",
+                "{}: refused: connection {} of a session that does not exist\n",
                 Shown(id.peer_address()),
                 request.cid
             );
@@ -205,8 +209,9 @@ fn check_given_up(session: &Session, request: &ConnReq, id: &NewId<'_>) -> Resul
         }
         // A client must not close a session of which no path came from the client's address.
         Ordering::Greater => pr_err_ratelimited!(
-            "<{}>: {} is another address than the client's, or one that is new after it has lost \
-             all paths: the session is in use until these are closed\n",
+            "<{}>: refused: {} is not an address of the session's client, or is new to it after it \
+             has lost all paths: wait until the old paths are closed, or write 1 to their \
+             disconnect\n",
             session.name(),
             Shown(id.peer_address())
         ),
@@ -231,7 +236,7 @@ fn find_or_make_path(
         // A client makes the connections in their order, so the path of this connection has been
         // closed.
         pr_err_ratelimited!(
-            "<{}>: connection {} of a path that does not exist, from {}\n",
+            "<{}>: refused: connection {} of a path that does not exist, from {}\n",
             session.name(),
             request.cid,
             Shown(id.peer_address())
@@ -242,20 +247,20 @@ fn find_or_make_path(
 }
 
 /// `ECONNRESET` unless `path`, which the client names, still gets connections and this connection
-/// belongs to it. Closes a path that the client has given up.
+/// belongs to it. Closes a path whose old connections the client has lost.
 fn check_known(path: &Arc<Path>, request: &ConnReq, id: &NewId<'_>) -> Result {
     if Origin::of_path(path) != Origin::of_request(id) {
         // A decision by the path's address has to be right for all of its connections. Nor may a
         // client from another address close the path.
         pr_err_ratelimited!(
-            "<{}>: connection of another client, {}\n",
+            "<{}>: refused: a connection from {}, which is not the client of the path\n",
             path,
             Shown(id.peer_address())
         );
         return Err(ECONNRESET);
     }
     if request.recon_cnt != path.recon_cnt() {
-        // The client has given up its old connections, which was not noticed here. It comes again,
+        // The client has lost its old connections, which was not noticed here. It comes again,
         // and then finds them gone. A connection other than the first may be late, so it does not
         // close the path.
         if request.cid == SERVICE_CID && path.close() {
@@ -265,7 +270,7 @@ fn check_known(path: &Arc<Path>, request: &ConnReq, id: &NewId<'_>) -> Result {
     }
     if path.core().state() != ServerState::Connecting {
         pr_err_ratelimited!(
-            "<{}>: connection for a path that is {}\n",
+            "<{}>: refused: a connection for a path that is {}\n",
             path,
             path.core().state().as_str()
         );
@@ -291,7 +296,11 @@ fn make_path(
     id: &NewId<'_>,
 ) -> Result<Arc<Path>> {
     if paths.len() >= MAX_PATHS_NUM {
-        pr_err_ratelimited!("too many paths of one session\n");
+        pr_err_ratelimited!(
+            "<{}>: refused: the session has {} paths already, and may have no more\n",
+            session.name(),
+            paths.len()
+        );
         return Err(ECONNRESET);
     }
     let (local, peer) = (id.local_address(), id.peer_address());
@@ -300,7 +309,7 @@ fn make_path(
         .find(|path| path.core().local().same_host(&local) && path.core().peer().same_host(&peer))
     {
         pr_err_ratelimited!(
-            "<{}>: a path with the same addresses exists, {} for {} ms\n",
+            "<{}>: refused: a path with the same addresses exists, {} for {} ms\n",
             path,
             path.core().state().as_str(),
             path.age_ms()

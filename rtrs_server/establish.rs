@@ -116,7 +116,10 @@ fn establish(path: &Arc<Path>) -> Result {
         }
     };
     if setup.handshake.is_some() && path.identity().is_none() {
-        kernel_ext::pr_err_ratelimited!("<{}>: a name before a proof of identity\n", path);
+        kernel_ext::pr_err_ratelimited!(
+            "<{}>: refused: the client named its session before it proved its identity\n",
+            path
+        );
         return Err(EKEYREJECTED);
     }
     let given = match tell_session(path, &setup) {
@@ -210,8 +213,8 @@ fn copy_beside_others(path: &Arc<Path>, given: &Given, node: i32) -> Result {
     }
     given.session.begin_copying(node).inspect_err(|error| {
         kernel_ext::pr_err_ratelimited!(
-            "<{}>: not beside the session's other paths: {:?}: long writes of these are in flight, \
-             or there is no memory for copies of such\n",
+            "<{}>: the path cannot join the session's other paths ({:?}): long writes of those are \
+             in flight, or there is no memory for copies of long writes\n",
             path,
             error
         );
@@ -270,7 +273,11 @@ fn check_complete(path: &Path, queue_pairs: &[Connected]) -> Result {
     if queue_pairs.len() == usize::from(path.num_connections()) {
         return Ok(());
     }
-    kernel_ext::pr_err_ratelimited!("<{}>: connection {} is missing\n", path, queue_pairs.len());
+    kernel_ext::pr_err_ratelimited!(
+        "<{}>: refused: the client has not made connection {}\n",
+        path,
+        queue_pairs.len()
+    );
     Err(EIO)
 }
 
@@ -288,7 +295,7 @@ fn open_send_queues(path: &Path, queue_pairs: &[Connected], memory: &PathMemory)
         let Some(credits) = credits.filter(|credits| *credits > 0) else {
             kernel_ext::pr_err_ratelimited!(
                 "<{}>: memory is too scattered: a response takes {} work requests, and the device \
-                 has room for {}\n",
+                 has room for {}: load rtrs_server with a smaller max_chunk_size\n",
                 path,
                 per_response,
                 connection.send_entries()

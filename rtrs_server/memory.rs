@@ -59,7 +59,8 @@ impl PathMemory {
         let most = if always_invalidate { 1 } else { fit };
         let Some(per_region) = chunks_per_region(count, most.min(fit)) else {
             kernel_ext::pr_err_ratelimited!(
-                "{} cannot register a chunk of {} bytes at once\n",
+                "{} cannot register a chunk of {} bytes at once: load rtrs_server with a smaller \
+                 max_chunk_size\n",
                 domain.device().name(),
                 layout.chunk_size()
             );

@@ -26,32 +26,35 @@ kernel_ext::module_parameter! {
     static ALWAYS_INVALIDATE: bool = true;
     name: "always_invalidate",
     description:
-        "Take a client's access to a buffer away before its data is used (default: Y)",
+        "Take away a client's access to a chunk before the chunk's data is used (default: Y)",
 }
 
 kernel_ext::module_parameter! {
     /// The size of a chunk in bytes.
     static MAX_CHUNK_SIZE: i32 = DEFAULT_MAX_CHUNK_SIZE as i32;
     name: "max_chunk_size",
-    description: "Size of a buffer in bytes, one page of which is for the header of a request \
-                  (a power of two from 8192, times sess_queue_depth at most 256 MiB, \
-                  default: 131072)",
+    description:
+        "Size in bytes of a chunk, which is the memory for one request; a page of it is for the \
+         request's header (a power of two from 8192, times sess_queue_depth at most 256 MiB, \
+         default: 131072)",
 }
 
 kernel_ext::module_parameter! {
     /// The number of chunks of a session.
     static SESS_QUEUE_DEPTH: i32 = DEFAULT_SESS_QUEUE_DEPTH as i32;
     name: "sess_queue_depth",
-    description: "Buffers of a session, and so requests under way in it \
-                  (1-65535, default: 512)",
+    description:
+        "Chunks of a session, and so the most of its requests that are in flight (1-65535, \
+         default: 512)",
 }
 
 kernel_ext::module_parameter! {
     /// Memory for chunks that is allocated at load, in MiB.
     static CHUNK_POOL_MB: u32 = 0;
     name: "chunk_pool_mb",
-    description: "Memory in MiB to reserve at load for the buffers of sessions, which use it \
-                  first (0 and up, default: 0)",
+    description:
+        "Memory in MiB to reserve at load for the chunks of sessions, which use it first (0 and \
+         up, default: 0)",
 }
 
 kernel_ext::module_parameter! {
@@ -65,16 +68,18 @@ kernel_ext::module_parameter! {
     /// How many heartbeats may be missed. An extension.
     static HB_MISSED: Number = Number::new(setting::HB_MISSED);
     name: "hb_missed_max",
-    description: "Heartbeat intervals that may pass without a sign of life before a path is \
-                  closed (1-100, default: 5)",
+    description:
+        "Heartbeat intervals that may pass without a message of the client before a path is closed \
+         (1-100, default: 5)",
 }
 
 kernel_ext::module_parameter! {
     /// When the device sends again. An extension.
     static ACK_TIMEOUT: Number = Number::new(setting::ACK_TIMEOUT);
     name: "ack_timeout_ms",
-    description: "Time that the RDMA device waits for an acknowledgement before it sends again \
-                  in ms (0: what the RDMA CM finds right, at most 60000, default: 0)",
+    description:
+        "Time that the RDMA device waits for an acknowledgement before it sends again in ms (0: \
+         the RDMA CM chooses, at most 60000, default: 0)",
 }
 
 kernel_ext::module_parameter! {

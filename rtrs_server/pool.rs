@@ -34,7 +34,8 @@ impl Pool {
             0 => None,
             _ => Some(allocate(mib, layout).inspect_err(|error| {
                 pr_err!(
-                    "chunk_pool_mb: no {} MiB of memory for the pool: {:?}\n",
+                    "chunk_pool_mb: no {} MiB of memory for the pool: {:?}; choose a smaller \
+                     value\n",
                     mib,
                     error
                 );

@@ -261,7 +261,10 @@ impl Session {
         if self.name.set(name) {
             return Ok(());
         }
-        pr_err_ratelimited!("<{}>: a path gives the session another name\n", self.name());
+        pr_err_ratelimited!(
+            "<{}>: refused: a path that gives the session another name\n",
+            self.name()
+        );
         Err(EINVAL)
     }
 
@@ -342,7 +345,8 @@ impl Session {
         let mut up = self.up.lock();
         if up.handler.is_none() && !path.may_begin_anew(self.epoch.load(ordering::Relaxed)) {
             pr_err_ratelimited!(
-                "<{}>: the last path was lost, which the client may not know\n",
+                "<{}>: refused: the session has lost its last path, and the client may not know \
+                 that\n",
                 path
             );
             return Err(ECONNRESET);

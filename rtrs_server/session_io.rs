@@ -39,7 +39,8 @@ const IN_PLACE_TIMEOUT_MS: u32 = 20_000;
 
 fn no_memory(layout: &ChunkLayout, needs: Needs, error: Error) {
     kernel_ext::pr_err_ratelimited!(
-        "no {} KiB of memory for a session{}: {:?}\n",
+        "no {} KiB of memory for a session{}: {:?}; load rtrs_server with a smaller \
+         sess_queue_depth or max_chunk_size\n",
         layout.total_size() >> 10,
         if needs.block_chunks {
             ", with the whole of each chunk in one block"

@@ -135,7 +135,8 @@ impl SessionOwner for Sessions {
                 || path.core().state() != ServerState::Connecting
             {
                 kernel_ext::pr_err_ratelimited!(
-                    "session name {} is in use by another client\n",
+                    "session name {} is in use by another client: choose another sessname=, or \
+                     wait until that client's paths are closed\n",
                     name.as_cstr()
                 );
                 return Err(EPERM);

@@ -219,7 +219,7 @@ fn show_disconnect(_files: &Arc<PathFiles>, out: &mut SysfsOutput<'_>) -> Result
 fn store_disconnect(files: &Arc<PathFiles>, _context: &StoreContext<'_>, written: &[u8]) -> Result {
     let path = &files.path;
     if !is_text(written, "1") {
-        kernel_ext::pr_err_ratelimited!("<{}>: disconnect: invalid value, it takes 1\n", path);
+        kernel_ext::pr_err_ratelimited!("<{}>: disconnect: invalid value, write 1\n", path);
         return Err(EINVAL);
     }
     if path.close() {

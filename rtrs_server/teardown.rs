@@ -104,7 +104,7 @@ impl Path {
                 return;
             }
             if path.close() {
-                pr_info_ratelimited!("<{}>: closing, the client has given it up\n", path);
+                pr_info_ratelimited!("<{}>: closing, the client has lost the path\n", path);
             }
             ended &= path.end().has_ended(self);
         });

@@ -65,14 +65,14 @@ fn open(callbacks: Option<ServerCallbacks>, port: u16) -> *const c_void {
 
 fn close(listener: Handle) {
     if !listeners::close(listener) {
-        pr_err_ratelimited!("rtrs_srv_close: not a listener that is open\n");
+        pr_err_ratelimited!("rtrs_srv_close: the listener is not open\n");
     }
 }
 
 fn respond(operation: Handle, errno: i32) -> bool {
     if sessions::respond(operation, errno).is_err() {
         pr_err_ratelimited!(
-            "rtrs_srv_resp_rdma: not an operation that is to be responded to, or not any more\n"
+            "rtrs_srv_resp_rdma: the operation does not exist, or has its response already\n"
         );
     }
     true
@@ -80,7 +80,7 @@ fn respond(operation: Handle, errno: i32) -> bool {
 
 fn set_private(session: Handle, private: Private) {
     if UserSession::with(session, |session| session.set_private(private)).is_none() {
-        pr_err_ratelimited!("rtrs_srv_set_sess_priv: not a session, or it is gone\n");
+        pr_err_ratelimited!("rtrs_srv_set_sess_priv: the session does not exist, or is closed\n");
     }
 }
 

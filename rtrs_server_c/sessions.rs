@@ -95,7 +95,7 @@ impl UserSession {
             0 => Ok(session),
             errno => {
                 pr_err!(
-                    "<{}>: the user refuses the session: {}\n",
+                    "<{}>: the user of the listener refuses the session, err: {}\n",
                     transport.name(),
                     errno
                 );
@@ -153,7 +153,8 @@ impl UserSession {
         match found.and_then(|(_, chunk)| self.operations.take(chunk, handle)) {
             Some(operation) => operation.respond(Err(error_of(errno))),
             None => pr_err_ratelimited!(
-                "<{}>: the user has responded to a request that it refuses: {}\n",
+                "<{}>: the user of the listener has responded to a request and then refused it, \
+                 err: {}\n",
                 self.transport.name(),
                 errno
             ),

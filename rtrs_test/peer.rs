@@ -222,7 +222,7 @@ impl EventHandler for Peer {
                 self.fail(cause, status);
             }
             Event::AddressError { status } | Event::RouteError { status } => {
-                // There is a device, but no answer from the address.
+                // There is a device, but no response from the address.
                 let unanswered = [ETIMEDOUT, EHOSTUNREACH].map(|error| error.to_errno());
                 let cause = match unanswered.contains(&status) {
                     true => NoConnection::NoAnswer,

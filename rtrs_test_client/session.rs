@@ -51,8 +51,12 @@ impl Connected {
         let events = Arc::new(Events { outcomes, module }, GFP_KERNEL)?;
         let paths = [options.path];
         let params = OpenParams::new(c"fabric-test", &paths, options.port);
-        let session = OwnedSession::open(&params, events.clone())
-            .inspect_err(|error| pr_err!("no session with the server: {:?}\n", error))?;
+        let session =
+            OwnedSession::open(&params, events.clone()).inspect_err(|error| {
+                pr_err!(
+                "no session with the test's server: {:?}; see whether rtrs_test_server is loaded \
+                 there\n", error)
+            })?;
         let (size, queues) = (session.max_io_size(), session.num_irq_queues());
         let depth = session.queue_depth();
         report.line(fmt!("session {size} {queues} {depth}\n"))?;

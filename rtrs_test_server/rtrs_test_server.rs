@@ -35,8 +35,9 @@ module_parameter! {
     /// The port of the transport part. The raw part listens on the next port.
     static PORT_NR: u16 = PORT;
     name: "port_nr",
-    description: "Port of the test's transport part; its raw part listens on the next one \
-        (1-65535, default: 1236)",
+    description:
+        "Port of the test's transport part; the raw part listens on the next port (1-65535, \
+         default: 1236)",
     parse: parse_port_nr,
 }
 
@@ -44,7 +45,7 @@ module_parameter! {
 fn parse_port_nr(default: &u16, text: &CStr) -> Result<u16> {
     match default.parse(text)? {
         0 => {
-            pr_err!("port_nr: 0 is no port to listen on\n");
+            pr_err!("port_nr: 0 is no port to listen on: choose 1 to 65535\n");
             Err(EINVAL)
         }
         port => Ok(port),

@@ -115,7 +115,7 @@ def test_blocks_longer_than_requests(t: Test) -> None:
     with t.expect_errno(errno.EINVAL):
         rnbd.map_device(t, disk)
     if t.modules == "ours":
-        t.client.wait_log("blocks of 16384 bytes, its requests only up to 4096", mark)
+        t.client.wait_log("blocks of 16384 bytes, and a request carries at most 4096", mark)
     t.equal(t.client.listdir(rnbd.CLIENT_DEVICES), [], "links in ctl/devices")
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{disk[5:]}", gone=True)
     t.client.wait_for(f"{rnbd.CLIENT_SESSIONS}/sess", gone=True)

@@ -89,7 +89,7 @@ def refused(t: Test, what: str, device_path: str, **options: Any) -> None:
             rnbd.map_device(t, device_path, keep=True, **options)
     except AssertionError as error:
         raise AssertionError(f"{what}: {error}") from None
-    t.check(said(t, mark, "is draining for maintenance and takes nothing new"),
+    t.check(said(t, mark, "is draining for maintenance and opens no device"),
             f"{what}: {t.client.log_since(mark)}")
 
 
@@ -164,7 +164,7 @@ def test_time_runs_out(t: Test) -> None:
     t.equal((result["errnos"], result["hung"]), ([errno.EIO], 0), "errors and hung requests")
     least = 6 + GRACE
     t.check(least - 0.5 < taken < least + 3 * t.client.slow, f"requests failed after {taken:.1f} s")
-    t.client.wait_log("not back from its maintenance, and the time for that is over", mark)
+    t.client.wait_log("not back from its maintenance in the time that it announced", mark)
     t.equal(t.client.read(CLIENT), "off", CLIENT)
     load_server(t)
     t.client.wait_for(f"{device.sysfs}/state", matches="open", timeout=60)
@@ -410,7 +410,7 @@ def test_hostile_server(t: Test) -> None:
     call(t, hostile.ring, number=5)
     t.client.wait_log(AWAY, mark)
     tell(6, drain_ms=1)
-    t.client.wait_log("requests do not wait for that", mark)
+    t.client.wait_log("requests are not held meanwhile", mark)
     t.equal(t.client.read(CLIENT), "off", f"{CLIENT} after 1 ms")
     mark = t.client.log_mark()
     tell(7, drain_ms=20000)

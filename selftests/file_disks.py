@@ -135,7 +135,7 @@ def test_memory_file(t: Test) -> None:
                 mark = t.server.log_mark()
                 with t.expect_errno(errno.EINVAL):
                     rnbd.map_device(t, path)
-                t.server.wait_log("takes no direct IO to it; with file_io_mode=buffered it can",
+                t.server.wait_log("does no direct IO to it; load rnbd_server with file_io_mode=buffered",
                                   mark)
                 # With a client that has it open through the page cache, a client without a wish gets the same.
                 device = rnbd.map_device(t, path, io_mode="buffered")
@@ -362,7 +362,7 @@ def test_refused(t: Test) -> None:
                      "dd if=/dev/zero of=swap bs=1M count=2 status=none; chmod 600 swap; mkswap -q swap\n"
                      "swapon swap")
         t.defer(t.server.run, f"swapoff {folder}/swap", check=False)
-        no_data = "is no block device and no file with data"
+        no_data = "is neither a block device nor a regular file with data"
         cases = [(f"{folder}/{name}", errno.ENOENT, no_data)
                  for name in ("folder", "fifo", "char", "socket")]
         cases += [(path, errno.ENOENT, no_data)
@@ -396,7 +396,7 @@ def test_given(t: Test) -> None:
     mark = t.server.log_mark()
     with t.expect_errno(errno.ENOENT):
         rnbd.map_device(t, path)
-    t.server.wait_log("is not given: set dev_search_path to a folder of images", mark)
+    t.server.wait_log("is not exported: set dev_search_path to a folder of images", mark)
     t.equal(t.server.listdir(rnbd.SERVER_DEVICES), [], "exports")
     # A block device is.
     rnbd.map_device(t, disks.WITHOUT_DISCARD).unmap()

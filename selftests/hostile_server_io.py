@@ -71,7 +71,7 @@ def test_wrong_answers(t: Test) -> None:
             call(t, hostile.misbehave, place="io", fault="on_another", times=1, cid=cid)
             ends_the_path(t, device, f"answer on {what}", log, length)
     for what, fault, log in (
-            ("message without an immediate", {"opcode": SEND}, "without a meaning"),
+            ("message without an immediate", {"opcode": SEND}, "unknown message"),
             ("bytes without an immediate", {"opcode": SEND, "data": "01020304"}, ""),
             ("message that is too long", {"opcode": SEND, "data": "00" * 200}, "connection"),
             ("key of no chunk", {"opcode": SEND_WITH_IMM, "data": "0400ffff00000000",
@@ -214,7 +214,7 @@ def test_absence(t: Test) -> None:
     # Nothing that comes is answered, though the machine is there.
     for place in ("io", "heartbeat"):
         call(t, hostile.misbehave, place=place, fault="nothing")
-    ends_the_path(t, device, "silence", "does not answer heartbeats")
+    ends_the_path(t, device, "silence", "does not respond to heartbeats")
     # More than a slow machine takes in at once would cost the server its path.
     call(t, hostile.misbehave, place="heartbeat", fault="flood", times=1, number=62 if t.debug else 1000)
     had = call(t, hostile.count, what="heartbeat", cid_or_message=0)
@@ -239,7 +239,7 @@ def test_answers_count(t: Test) -> None:
         call(t, hostile.read, path=device.path, length=PAGE)
     t.equal(path_state(t), "connected", "path under requests")
     t.equal(t.client.read(reconnects), before, "reconnects under requests")
-    t.client.wait_log("does not answer heartbeats", mark, timeout=30)
+    t.client.wait_log("does not respond to heartbeats", mark, timeout=30)
     recovers(t, device, "silence")
 
 

@@ -89,7 +89,7 @@ def test_another_disk(t: Test) -> None:
     t.server.run(f"mv {path} {folder}/first; truncate -s {images.SIZE} {path}")
     mark = t.client.log_mark()
     rnbd.reconnect(t, client_path)
-    t.client.wait_log("the server has another disk by this path now, file\\..* and not file\\.", mark)
+    t.client.wait_log("the server has another disk by this device path now, file\\..* and not file\\.", mark)
     t.equal(device.attribute("state"), "closed", "state with another file")
     t.server.wait_for(images.exported(path), gone=True)
     t.equal(wwid(device), name, "name meanwhile")
@@ -97,7 +97,7 @@ def test_another_disk(t: Test) -> None:
     t.server.run(f"ln -sf {disks.WITHOUT_DISCARD} {path}")
     mark = t.client.log_mark()
     t.client.run(f"echo 1 > {device.sysfs}/remap_device", check=False)
-    t.client.wait_log("the server has another disk by this path now, no name and not file\\.", mark)
+    t.client.wait_log("the server has another disk by this device path now, no name and not file\\.", mark)
     t.equal(device.attribute("state"), "closed", "state with a disk that has no name")
 
     t.server.run(f"mv {folder}/first {path}")

@@ -225,8 +225,8 @@ def test_two_devices(t: Test) -> None:
     mark = t.server.log_mark()
     with t.expect_errno(errno.EBUSY):
         rnbd.map_device(t, kept.image, session="second")
-    t.server.wait_log("the disk is known by its wwid .*, and from before its wwid was known: it is not opened until",
-                      mark)
+    t.server.wait_log("the server knows the disk twice, by its wwid .* and from before its wwid was known: the disk is "
+                      "not opened until", mark)
     t.server.write(KEPT, "erasable")
     second = rnbd.map_device(t, kept.image, session="second")
     t.equal((access(t, holder), access(t, second)), (READ_WRITE, NOTHING), "errnos by the two devices of the disk")

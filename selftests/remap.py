@@ -94,7 +94,7 @@ def test_other_disk(t: Test) -> None:
         t.client.wait_log(log, mark)
         t.client.wait_for(f"{device.sysfs}/state", matches=state)
 
-    changed("closed", "has blocks of 4096 bytes now, this one of 512", blocksize=4096)
+    changed("closed", "has blocks of 4096 bytes now, and the device has blocks of 512", blocksize=4096)
     t.server.wait_for(f"{rnbd.SERVER_DEVICES}/{disk[5:]}", gone=True)
     with t.expect_errno(errno.EIO):
         t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)

@@ -24,9 +24,9 @@ const SMALLEST_MTU: u32 = 256;
 pub enum NoConnection {
     /// This machine has no RDMA device with a way to the address.
     NoDevice,
-    /// The connection manager of the other machine does not answer.
+    /// The connection manager of the other machine does not respond.
     NoAnswer,
-    /// The connection manager of the other machine answers that no server listens.
+    /// The connection manager of the other machine responds that no server listens.
     NoListener,
     /// The test's server refuses.
     Refused,
@@ -37,7 +37,7 @@ pub enum NoConnection {
 pub struct Facts {
     /// Why there was no connection, if there was none.
     pub no_connection: Option<NoConnection>,
-    /// Whether the machine answers by IP; `None` if that is not known.
+    /// Whether the machine responds by IP; `None` if that is not known.
     pub ip_answers: Option<bool>,
     /// The MTU of this end's port and of the server's, in bytes.
     pub mtus: Option<(u32, u32)>,
@@ -51,7 +51,7 @@ pub struct Facts {
     pub smallest_lost: Option<u32>,
     /// Errors that were not reported as they should be, or not in time.
     pub wrong_errors: u32,
-    /// Queue pairs that did not answer.
+    /// Queue pairs that did not respond.
     pub dead_queues: u32,
     /// Packets that the device has seen missing, in either direction.
     pub lost: u64,
@@ -74,11 +74,11 @@ pub struct Facts {
 pub enum Fault {
     /// There is no RDMA device for the address.
     NoDevice,
-    /// The machine answers by IP and not by RDMA.
+    /// The machine responds by IP and not by RDMA.
     Blocked,
-    /// The machine does not answer at all.
+    /// The machine does not respond at all.
     Away,
-    /// The machine does not answer by RDMA; whether it answers by IP is not known.
+    /// The machine does not respond by RDMA; whether it responds by IP is not known.
     NoAnswer,
     /// No server listens.
     NoListener,
@@ -96,7 +96,7 @@ pub enum Fault {
     Loss,
     /// Requests take long.
     Delay,
-    /// Some queue pairs do not answer.
+    /// Some queue pairs do not respond.
     Queues,
     /// Errors are not reported as they should be.
     Errors,
@@ -152,50 +152,62 @@ impl Fault {
     /// The meaning of the fault.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Self::NoDevice => "no RDMA device of this machine has a way to that address",
-            Self::Blocked => "the machine answers by IP, but no RDMA packet comes back",
-            Self::Away => "the machine answers neither by RDMA nor by IP",
-            Self::NoAnswer => "no RDMA packet comes back from the machine",
-            Self::NoListener => "the machine answers by RDMA, but the test's server is not there",
+            Self::NoDevice => "no RDMA device of this machine reaches the server's address",
+            Self::Blocked => {
+                "the server's machine responds by IP, but no RDMA packet comes back from it"
+            }
+            Self::Away => "the server's machine responds neither by RDMA nor by IP",
+            Self::NoAnswer => "no RDMA packet comes back from the server's machine",
+            Self::NoListener => {
+                "the server's machine responds by RDMA, but the test's server is not loaded there"
+            }
             Self::Refused => "the test's server refuses the connection",
             Self::Mtu => "the two ports have different RDMA MTUs",
-            Self::LargePackets => "small messages come, messages of several packets do not",
-            Self::Corruption => "bytes arrived that are not those that were sent, unnoticed",
-            Self::Damage => "packets are damaged on their way; the device drops them",
-            Self::Loss => "packets are lost on their way, and are sent again",
+            Self::LargePackets => {
+                "short messages arrive, messages of several packets do not arrive"
+            }
+            Self::Corruption => {
+                "bytes arrived that differ from the bytes sent, and no checksum found that"
+            }
+            Self::Damage => "packets are damaged on their way; the RDMA device drops them",
+            Self::Loss => "packets are lost on their way; the RDMA device sends them again",
             Self::Delay => "a request of one byte takes milliseconds",
             Self::Queues => "some queue pairs do not carry requests",
-            Self::Errors => "an error is not reported as it should be, or too late",
-            Self::NotReady => "a receiver had no room for messages",
-            Self::Broken => "the test failed",
+            Self::Errors => "the RDMA device reports an error wrongly or too late",
+            Self::NotReady => "a machine had no receive posted for messages that arrived",
+            Self::Broken => "the test failed, and no other fault explains it",
         }
     }
 
     /// What the administrator can do about the fault.
     pub const fn advice(self) -> &'static str {
         match self {
-            Self::NoDevice => "see `rnbdctl rdma`: does a port have an address of that network?",
+            Self::NoDevice => "run `rnbdctl rdma`: a port needs an address of the server's network",
             Self::Blocked => {
-                "let UDP port 4791 through both machines' firewalls and all that lies between \
-                 them; both devices need GIDs of one type (RoCE v1 or v2, `rnbdctl rdma`)"
+                "let UDP port 4791 through the firewalls of both machines and of the network \
+                 between them; both devices need GIDs of the same type (RoCE v1 or v2, `rnbdctl \
+                 rdma`)"
             }
-            Self::Away => "check the address, the cable, and `ping`",
+            Self::Away => {
+                "check the address, the cable, and whether `ping` reaches the server's machine"
+            }
             Self::NoAnswer => {
                 "check the address and the link; firewalls must let UDP port 4791 through; both \
-                 devices need GIDs of one type (RoCE v1 or v2, `rnbdctl rdma`)"
+                 devices need GIDs of the same type (RoCE v1 or v2, `rnbdctl rdma`)"
             }
-            Self::NoListener => "load it there: modprobe rtrs_test_server",
+            Self::NoListener => "load the test's server there: modprobe rtrs_test_server",
             Self::Refused => {
-                "both machines need one release of the modules, and no more than 8 tests may run \
-                 against a server"
+                "both machines need the same release of the modules, and a server runs at most 8 \
+                 tests at a time"
             }
-            Self::Mtu => "give both interfaces, and the switches between them, one MTU",
+            Self::Mtu => "give both interfaces, and the switches between them, the same MTU",
             Self::LargePackets => {
-                "a switch or tunnel between the machines has a smaller MTU: raise it there, or \
-                 lower that of both interfaces"
+                "a switch or tunnel between the machines has a smaller MTU: raise its MTU, or \
+                 lower the MTU of both interfaces"
             }
             Self::Corruption => {
-                "do not use this machine for data: check its memory, the device, and its firmware"
+                "do not use this machine for data: check its memory, the RDMA device, and the \
+                 device's firmware"
             }
             Self::Damage => "check cables, transceivers, and the error counters of the switch",
             Self::Loss => {
@@ -203,7 +215,10 @@ impl Fault {
                  up the same on all hops; damaged packets look like lost ones where the device \
                  does not count them, so check the cables, too"
             }
-            Self::Delay => "look for a longer way, a full queue, or power saving of the CPUs",
+            Self::Delay => {
+                "look for a detour in the network, a full queue of a switch, or power saving of \
+                 the CPUs"
+            }
             Self::Queues => "look at the interrupts of the RDMA device (/proc/interrupts)",
             Self::Errors => "update the driver and firmware of the RDMA devices",
             Self::NotReady => "the machine that receives is overloaded, or its interrupts are late",

@@ -367,7 +367,10 @@ pub enum IoError {
 impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Direction(op) => write!(f, "{op:?} in a request of the other direction"),
+            Self::Direction(op) => write!(
+                f,
+                "{op:?} in a request whose data goes in the other direction"
+            ),
             Self::Length {
                 op,
                 bi_size,

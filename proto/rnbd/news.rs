@@ -382,7 +382,7 @@ impl<'a> NewsRsp<'a> {
         })
     }
 
-    /// The number of the last change in the session when the server answered.
+    /// The number of the last change in the session when the server responded.
     pub fn sequence(&self) -> u32 {
         self.sequence
     }

@@ -157,7 +157,7 @@ impl fmt::Display for CommandError {
             Self::Flags(flags) => write!(f, "reservation: flags {flags:#x} are not supported"),
             Self::Sequence(sequence) => write!(
                 f,
-                "reservation: sequence {sequence} is that of another command, take the next one"
+                "reservation: sequence {sequence} is that of another command, take the next number"
             ),
         }
     }

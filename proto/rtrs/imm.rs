@@ -65,7 +65,7 @@ pub enum Imm {
         /// The number of responses, below 2^28.
         count: u32,
     },
-    /// The client has given up another path of the session, and asks the server to end it (client
+    /// The client has lost another path of the session, and asks the server to end it (client
     /// to server); only with [`FEATURE_PATH_END`](super::FEATURE_PATH_END).
     PathEnd {
         /// The path's [`path_number`].

@@ -187,7 +187,7 @@ fn errors_name_line_and_cause() {
         ),
         (
             "allow session=a session=a",
-            "line 2: session= is there twice",
+            "line 2: session= is given twice",
         ),
         (
             "allow client=* device=/x mode=ro",
@@ -249,15 +249,15 @@ fn errors_name_line_and_cause() {
         ),
         (
             "allow client=ip:192.0.2.0/33",
-            "line 2: client=\"ip:192.0.2.0/33\" has no good length of a prefix",
+            "line 2: client=\"ip:192.0.2.0/33\" has a bad prefix length",
         ),
         (
             "allow client=ip:192.0.2.0/",
-            "line 2: client=\"ip:192.0.2.0/\" has no good length of a prefix",
+            "line 2: client=\"ip:192.0.2.0/\" has a bad prefix length",
         ),
         (
             "allow client=ip:::/+9",
-            "line 2: client=\"ip:::/+9\" has no good length of a prefix",
+            "line 2: client=\"ip:::/+9\" has a bad prefix length",
         ),
         (
             "allow client=ip:192.0.2.7/24",
@@ -265,7 +265,7 @@ fn errors_name_line_and_cause() {
         ),
         (
             "allow client=ip:fe80::1%eth0",
-            "line 2: client=\"ip:fe80::1%eth0\" names an interface, which is not possible here",
+            "line 2: client=\"ip:fe80::1%eth0\" names an interface: write the address without it",
         ),
         ("allow session=a\r", "line 2: cannot contain '\\r'"),
         ("\0", "line 2: cannot contain '\\x00'"),
@@ -526,7 +526,7 @@ fn proved_identities() {
     );
     assert_eq!(
         error(&rule("client-id=a client-id=a")),
-        "line 1: client-id= is there twice"
+        "line 1: client-id= is given twice"
     );
     assert_eq!(
         error(&rule("id=a")),

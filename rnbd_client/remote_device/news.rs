@@ -43,15 +43,15 @@ impl RemoteDevice {
         let why = match reason {
             CloseReason::Administrator => "The server's administrator has closed the device",
             CloseReason::Policy => {
-                "The server's administrator has closed the device, and its export policy does not \
-                 let this client open the device again with this access_mode"
+                "The server's administrator has closed the device, and the server's export policy \
+                 does not let this client open the device again with this access_mode"
             }
             CloseReason::Other => "The server has closed the device",
         };
         kernel_ext::ratelimited!(device_log!(
             pr_err,
             self,
-            "{}: requests fail until it is opened again (remap_device)",
+            "{}: requests fail until the device is opened again (remap_device)",
             why
         ));
         true

@@ -47,7 +47,7 @@ impl RemoteDevice {
         self.io_timeouts.load(ordering::Relaxed)
     }
 
-    /// How many requests that took too long the server has not answered. Any context.
+    /// How many requests that took too long have no response yet. Any context.
     pub(crate) fn unanswered(&self) -> u32 {
         self.state.unanswered()
     }
@@ -75,7 +75,8 @@ impl RemoteDevice {
         kernel_ext::ratelimited!(device_log!(
             pr_err,
             self,
-            "A request that takes too long is not ended: too many that were ended are unanswered"
+            "A request takes longer than io_timeout_ms and is not abandoned, as too many requests \
+             are abandoned already (io_unanswered): look at the disk on the server"
         ));
     }
 
@@ -88,8 +89,8 @@ impl RemoteDevice {
             pr_err,
             self,
             "{:?} of {} bytes at sector {}: no response of the server for at least {} ms, ended \
-             with {}; it may still be carried out, and nothing is sent to the disk until the \
-             server answers",
+             with {}; the server may still carry it out, and the client sends nothing to the disk \
+             until the server responds: look at the disk on the server",
             op,
             bytes,
             sector,

@@ -76,7 +76,7 @@ impl<P: PathEvents> ConnectionHandler<P> {
             }
             // An invalidation. The response to the request that used the key follows.
             (Some(Opcode::Receive), None) if queue_pair.note_invalidation(completion) => {}
-            (Some(Opcode::Receive), None) => return Err("message of the server without a meaning"),
+            (Some(Opcode::Receive), None) => return Err("unknown message of the server"),
             _ => return Err("completion of an unknown kind"),
         }
         Ok(())

@@ -62,7 +62,7 @@ impl Path {
         let paths = self.owner.paths().get();
         if let Some(other) = paths.iter().find_map(|paths| paths.iter().find(is_same)) {
             pr_err!(
-                "{}: it is the path {}\n",
+                "{}: the session has this path already, as {}\n",
                 self.name_text(),
                 other.name_text()
             );

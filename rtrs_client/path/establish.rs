@@ -175,7 +175,7 @@ const RESOLVE_TIMEOUT_MS: u32 = 2000;
 /// Makes a CM id on a device that reaches the server, in at most `timeout` ms.
 ///
 /// The network asks for a neighbour's address for about three seconds, and the CM starts that only
-/// once. If the neighbour does not answer meanwhile, the CM waits until its own time is over,
+/// once. If the neighbour does not respond meanwhile, the CM waits until its own time is over,
 /// although the neighbour may be there soon after. So the CM is asked several times.
 fn resolve_address(
     path: &Path,
@@ -197,7 +197,7 @@ fn resolve_address(
             Err(error) if error == ETIMEDOUT => {
                 if !path.expects_absence() {
                     pr_err_ratelimited!(
-                        "{}: no way to the server: nobody answers there\n",
+                        "{}: no way to the server: no machine responds at the address\n",
                         path.name_text()
                     );
                 }
@@ -278,7 +278,7 @@ impl Setup<'_> {
         }
         if !device.has_fast_registration() {
             pr_err!(
-                "{}: the RDMA device cannot register memory\n",
+                "{}: the RDMA device cannot register memory: use another device\n",
                 self.path.name_text()
             );
             return Err(EOPNOTSUPP);
@@ -358,7 +358,7 @@ impl Setup<'_> {
             key.connection(&KernelMac, cid, number).put(&mut message);
         }
         queue_pair.connect(&message, &session.settings.connection_parameters())?;
-        let progress = wait_for_progress(path, handler, "the server's reply")?;
+        let progress = wait_for_progress(path, handler, "the server's response")?;
         let Progress::Established(reply) = progress else {
             return Err(ECONNRESET);
         };

@@ -56,7 +56,7 @@ impl Path {
             }
             Action::Fail => {
                 pr_err_ratelimited!(
-                    "{}: the server does not answer heartbeats\n",
+                    "{}: the server does not respond to heartbeats\n",
                     self.name_text()
                 );
                 self.connection_failed();

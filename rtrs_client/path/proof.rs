@@ -129,7 +129,7 @@ impl Proof {
         if features & FEATURE_AUTH == 0 {
             pr_err_ratelimited!(
                 "{}: the server proves no identity, and this machine has a key for it: remove the \
-                 key with rnbdctl key, or use a server that knows of keys\n",
+                 key with rnbdctl key, or use a server that supports keys\n",
                 path.name_text()
             );
             return Err(EKEYREJECTED);

@@ -92,7 +92,11 @@ impl Path {
         let is_excused = self.session.drain.excuses_attempts();
         let failed = self.backoff.failed_attempts();
         if !is_excused && self.session.settings.gives_up_after(failed) {
-            pr_info!("{}: no more attempts to reconnect\n", self.name_text());
+            pr_info!(
+                "{}: no more attempts to reconnect (max_reconnect_attempts); write 1 to reconnect \
+                 when the server is back\n",
+                self.name_text()
+            );
             self.give_up();
             return Err(ECANCELED);
         }
@@ -112,8 +116,8 @@ impl Path {
             }
             if self.backoff.is_hopeless() {
                 pr_err_ratelimited!(
-                    "{}: no more attempts to reconnect; write 1 to reconnect when the server \
-                     offers again what it did\n",
+                    "{}: no more attempts to reconnect; write 1 to reconnect when the server has \
+                     its old parameters again\n",
                     self.name_text()
                 );
                 self.give_up();

@@ -53,7 +53,8 @@ impl PathRequests {
             };
             if let Err(error) = chunk.region.unmap(&mut request.data) {
                 kernel_ext::pr_err_ratelimited!(
-                    "request {}: the RDMA device may still use its memory ({:?}): it never ends\n",
+                    "request {}: the RDMA device may still use the request's memory ({:?}), so the \
+                     request never ends; restart this machine\n",
                     request.tag(),
                     error
                 );

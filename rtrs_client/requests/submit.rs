@@ -90,7 +90,7 @@ pub(crate) struct Refused<'a> {
 pub(crate) enum Posted {
     /// Each request was posted or taken back.
     All,
-    /// A request may have been posted in part. The connection is to be given up; the teardown finds
+    /// A request may have been posted in part. The connection is to be closed; the teardown finds
     /// the request.
     Broken,
 }

@@ -142,7 +142,7 @@ class Machine:
         source, destination = SERVER_PATHS[last]
         name = f"ip:{source}@ip:{destination}"
         since = int((UPTIME_SECONDS - 252) * 1e6)
-        lines = [(812, since, "the server does not answer heartbeats"),
+        lines = [(812, since, "the server does not respond to heartbeats"),
                  (813, since + 640_000, "connecting to the server failed: ENODEV")]
         self.write("dev/kmsg", "\n".join(f"4,{number},{when},-;rtrs_client: {name}: {text}"
                                          for number, when, text in lines))

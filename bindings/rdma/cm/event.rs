@@ -71,7 +71,7 @@ pub enum Event<'a> {
         /// The cause.
         status: i32,
     },
-    /// The peer does not answer.
+    /// The peer does not respond.
     Unreachable {
         /// The cause.
         status: i32,
@@ -100,7 +100,7 @@ impl Event<'_> {
             Event::Established { .. } => "established",
             Event::Rejected { .. } => "refused",
             Event::ConnectError { .. } => "could not be established",
-            Event::Unreachable { .. } => "peer does not answer",
+            Event::Unreachable { .. } => "peer does not respond",
             Event::Disconnected => "disconnected by the peer",
             Event::DeviceRemoval => "device is going away",
             Event::AddressChange => "local address changed",

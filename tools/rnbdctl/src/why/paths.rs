@@ -78,13 +78,13 @@ const SIGNS: [Sign; 12] = [
         "load rnbd_server on the server, or see its kernel log: dmesg | grep rtrs_server",
     ),
     sign(
-        "does not answer heartbeats",
+        "does not respond to heartbeats",
         "silent",
         "the server does not respond to heartbeats",
         ASK_SERVER,
     ),
     sign(
-        "nobody answers there",
+        "no machine responds",
         "silent",
         "no machine responds at the address",
         ASK_SERVER,

@@ -143,7 +143,7 @@ fn where_all_is_well_nothing_is_wrong() {
     let facts = well()
         .said(
             900,
-            "rtrs_client: ip:10.0.0.1@ip:10.0.0.2: the server does not answer heartbeats",
+            "rtrs_client: ip:10.0.0.1@ip:10.0.0.2: the server does not respond to heartbeats",
         )
         .said(
             800,
@@ -159,12 +159,12 @@ fn where_all_is_well_nothing_is_wrong() {
 fn a_path_that_is_down_has_a_reason() {
     for (line, trouble, remedy) in [
         (
-            "the server does not answer heartbeats",
+            "the server does not respond to heartbeats",
             "silent",
             "rnbdctl check 10.0.0.2",
         ),
         (
-            "no way to the server: nobody answers there",
+            "no way to the server: no machine responds at the address",
             "silent",
             "rnbdctl check 10.0.0.2",
         ),
@@ -235,7 +235,7 @@ fn giving_up_counts_more_than_why() {
         .down(&[FIRST])
         .said(
             90,
-            &format!("rtrs_client: {FIRST}: the server does not answer heartbeats"),
+            &format!("rtrs_client: {FIRST}: the server does not respond to heartbeats"),
         )
         .said(
             10,
@@ -253,7 +253,7 @@ fn giving_up_counts_more_than_why() {
 
 #[test]
 fn what_is_wrong_at_this_end_counts_most() {
-    let silent = format!("rtrs_client: {FIRST}: the server does not answer heartbeats");
+    let silent = format!("rtrs_client: {FIRST}: the server does not respond to heartbeats");
     let mut facts = well().down(&[FIRST]).said(50, &silent);
     facts.rdma_devices[0].ports[0].state = "DOWN".to_owned();
     let found = only(&facts);
