@@ -211,8 +211,8 @@ impl<R: PathRequests> Connection<R> {
 
     /// Sends an immediate that is no response, if there is room. Any context.
     ///
-    /// Without room nothing is sent: the peer does not take earlier messages. So it gets no
-    /// heartbeat either, and notices.
+    /// Without room nothing is sent: the peer does not take earlier messages. So the peer gets no
+    /// heartbeat either, and notices. If it asked for the end of a path, it asks again.
     pub(crate) fn send_immediate(&self, queue_pair: &ConnectionRef<R>, immediate: Imm) {
         if !self.send_queue.take_credit() {
             return;

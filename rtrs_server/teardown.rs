@@ -61,22 +61,20 @@ impl Path {
                 queue_pair.disconnect();
             }
         }
+        let mut is_drained = true;
         if let Some(io) = self.core().enter() {
             // All queue pairs are disconnected first, so that the waits for the peer overlap.
             for queue_pair in &io.queue_pairs {
                 queue_pair.disconnect();
             }
             for queue_pair in &io.queue_pairs {
-                // If this fails the device is gone, and then it carries out nothing more.
-                let _ = queue_pair.drain();
+                is_drained &= queue_pair.drain().is_ok();
             }
             // The completions that these requests wait for do not come any more.
             io.release_leftovers();
         }
-        for carrier in self.end().end() {
-            carrier.send_immediate(Imm::PathEnded {
-                path: self.number(),
-            });
+        if is_drained {
+            self.tell_ended();
         }
         // This work is not queued again either.
         workqueue::cancel_sync::<Self, END_OTHERS>(self);
@@ -91,9 +89,23 @@ impl Path {
         }
         drop(state);
         drop(io);
+        if !is_drained {
+            // The device did not say when data no longer arrives. Now there are no queue pairs any
+            // more by which data could arrive in a chunk.
+            self.tell_ended();
+        }
 
         self.core().change_state(ServerEvent::Closed);
         self.owner().clone().path_closed(self);
+    }
+
+    /// Tells the client that the path has ended, on each path where the client has asked. Sleeps.
+    fn tell_ended(&self) {
+        for carrier in self.end().end() {
+            carrier.send_immediate(Imm::PathEnded {
+                path: self.number(),
+            });
+        }
     }
 
     /// Ends path `number`, and tells the client on this path when that is done. Sleeps.

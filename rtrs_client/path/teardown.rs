@@ -33,7 +33,14 @@ use crate::{
 };
 
 /// How often a path that waits for the server looks for paths to ask by, in milliseconds.
-const ASK_AGAIN_MS: u32 = 200;
+const LOOK_AGAIN_MS: u32 = 200;
+
+/// How long a path that has asked the server waits before it asks again for the first time, in
+/// milliseconds.
+const FIRST_PATIENCE_MS: u32 = 1000;
+
+/// The longest such wait, in milliseconds.
+const MAX_PATIENCE_MS: u32 = 32_000;
 
 /// The longest wait for a server that cannot be asked, in milliseconds.
 const DISCONNECTION_TIMEOUT_MS: u32 = 1000;
@@ -132,19 +139,31 @@ impl Path {
     /// it. `number` is the path's number in messages. No clock ends the wait: it goes on as long as
     /// a path is up by which the server can be asked.
     ///
-    /// Each path carries the question once. All carry it again after a path has come up: soft-RoCE
-    /// puts off sending a lost message again each time that another message is posted.
+    /// Each path carries the question again after a path has come up, since the paths that carried
+    /// it may be dying; and after a time without a response, since a server whose send queue is
+    /// full drops its response. That time doubles: soft-RoCE puts off sending a lost message again
+    /// each time that another message is posted.
     fn wait_for_path_ended(&self, number: u32) -> Fence {
-        let mut asked = None;
+        let mut asked: Option<(Instant<Monotonic>, u32)> = None;
+        let mut patience_ms = FIRST_PATIENCE_MS;
         while !self.ending.is_confirmed() {
             let times_up = self.session.availability.times_up();
-            match self.ask_others(number, asked != Some(times_up)) {
+            let is_asked = asked.is_some_and(|(at, then)| {
+                then == times_up && at.elapsed().as_millis() < i64::from(patience_ms)
+            });
+            match self.ask_others(number, !is_asked) {
                 Carriers::None => return Fence::Lost,
-                Carriers::Asked => asked = Some(times_up),
                 Carriers::Full => asked = None,
+                Carriers::Asked if is_asked => {}
+                Carriers::Asked => {
+                    let now = Instant::<Monotonic>::now();
+                    if asked.replace((now, times_up)).is_some() {
+                        patience_ms = patience_ms.wrapping_mul(2).min(MAX_PATIENCE_MS);
+                    }
+                }
             }
             // The response wakes this task. Any other wake-up only causes one more look.
-            let _ = self.wake.wait_timeout(ASK_AGAIN_MS);
+            let _ = self.wake.wait_timeout(LOOK_AGAIN_MS);
         }
         Fence::Passed
     }
