@@ -71,7 +71,12 @@ impl Corpus {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let corpus = Corpus(Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus"));
+    write(&Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus"))
+}
+
+/// Writes all seeds into `folder`, which gets a folder for each target.
+pub fn write(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let corpus = Corpus(folder.to_owned());
     connection(&corpus)?;
     requests(&corpus)?;
     block_messages(&corpus)?;

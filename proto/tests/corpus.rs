@@ -5,11 +5,16 @@
 use std::{
     env,
     fs,
-    path::PathBuf, //
+    path::PathBuf,
+    process, //
 };
 
 #[path = "../fuzz/checks.rs"]
 mod checks;
+// The test has no use for its `main()`.
+#[allow(dead_code)]
+#[path = "../fuzz/make_seeds.rs"]
+mod make_seeds;
 
 /// The folder of the fuzz targets. The test looks it up when it runs, since cargo may have compiled
 /// the test in another checkout.
@@ -31,6 +36,28 @@ fn every_seed_passes() {
         }
         assert!(seeds > 0, "{} has no seeds", dir.display());
     }
+}
+
+#[test]
+fn seeds_of_the_generator_are_committed() {
+    let made = env::temp_dir().join(format!("rnbd-seeds-{}", process::id()));
+    make_seeds::write(&made).unwrap();
+    let mut wrong = Vec::new();
+    for target in fs::read_dir(&made).unwrap() {
+        for seed in fs::read_dir(target.unwrap().path()).unwrap() {
+            let seed = seed.unwrap().path();
+            let name = seed.strip_prefix(&made).unwrap();
+            let committed = fs::read(fuzz().join("corpus").join(name)).ok();
+            if committed != fs::read(&seed).ok() {
+                wrong.push(name.display().to_string());
+            }
+        }
+    }
+    fs::remove_dir_all(&made).unwrap();
+    assert!(
+        wrong.is_empty(),
+        "not as in fuzz/corpus, run `cargo run --example make_seeds` in proto/: {wrong:?}"
+    );
 }
 
 #[test]
