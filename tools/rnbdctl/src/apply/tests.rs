@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::ValueEnum;
 use proptest::prelude::*;
 
 use super::model::Model;
@@ -19,6 +20,7 @@ use crate::config::running;
 use crate::config::Config;
 use crate::model::DeviceState;
 use crate::model::PathState;
+use crate::model::Policy;
 use crate::Kind;
 
 mod device_values;
@@ -472,7 +474,7 @@ fn any_config() -> impl Strategy<Value = Config> {
     let session = (
         prop::collection::btree_map(0u8..4, path, 1..4),
         prop::collection::btree_map("[a-d]", device, 1..4),
-        prop::option::of(0usize..3),
+        prop::option::of(prop::sample::select(Policy::value_variants())),
         prop::option::of(10i32..20),
         prop::option::of(-1i32..3),
     );
@@ -502,11 +504,8 @@ fn any_config() -> impl Strategy<Value = Config> {
                 paths.join(", "),
                 devices.join(", ")
             );
-            if let Some(at) = policy {
-                text += &format!(
-                    "policy = \"{}\"\n",
-                    ["round-robin", "min-inflight", "min-latency"][at]
-                );
+            if let Some(policy) = policy {
+                text += &format!("policy = \"{}\"\n", policy.as_str());
             }
             if let Some(value) = interval {
                 text += &format!("hb_interval_ms = {value}\n");

@@ -551,7 +551,9 @@ proptest! {
             "[^\\s\\p{C}.]{1,30}", (0usize..3, proptest::option::of(any_io_timeout())), 1..5
         ),
         port in proptest::option::of(1u16..),
-        policy in proptest::option::of(0usize..3),
+        policy in proptest::option::of(
+            proptest::sample::select(Policy::value_variants())
+        ),
         setting in proptest::option::of((0usize..7, 0i32..1000)),
     ) {
         let mut paths: Vec<PathAddress> = Vec::new();
@@ -578,7 +580,7 @@ proptest! {
                 hosts: Vec::new(),
                 found: Vec::new(),
                 dest_port: port,
-                policy: policy.map(|at| Policy::value_variants()[at]),
+                policy,
                 nr_poll_queues: None,
                 settings: setting.into_iter().collect(),
                 devices: devices
