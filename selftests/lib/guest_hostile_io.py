@@ -77,7 +77,7 @@ class Rnbd:
 
     def open(self, name: str, access_mode: int = READ_WRITE, *, cut: int | None = None) -> int:
         """Open a device, by a message of which bytes may be missing; the errno of the response."""
-        message = struct.pack("<HxxBx256s2x", OPEN, access_mode, name.encode())
+        message = struct.pack("<HxxBx255s3x", OPEN, access_mode, name.encode())
         return self.ask(message[:cut], length=56)
 
     def read(self, size: int, **fields: Any) -> int:
