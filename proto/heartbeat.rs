@@ -38,7 +38,8 @@ impl Default for Settings {
 pub enum Action {
     /// Send a heartbeat; the next tick is after an interval.
     Send,
-    /// The last heartbeat is still unanswered: send nothing; the next tick is after an interval.
+    /// No message has come since the last heartbeat: send nothing; the next tick is after an
+    /// interval.
     Wait,
     /// The peer is gone: the path is lost; there is no next tick.
     Fail,

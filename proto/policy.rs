@@ -56,15 +56,18 @@ impl PolicyKind {
 pub trait Candidate {
     /// Whether the path can carry requests.
     fn is_connected(&self) -> bool;
-    /// The requests in flight on the connection that the new request would take.
+    /// The requests in flight on the connection that the new request would take. Requests that were
+    /// sent while the session had no other path may be left out.
     fn in_flight(&self) -> i32;
-    /// The round-trip time of the last heartbeat, in ns.
+    /// The round-trip time of the last heartbeat, in ns. 0 before the first one of the path; the
+    /// time is kept over a reconnection.
     fn latency_ns(&self) -> u64;
 }
 
 /// The index of the path for a request; 0 if no path is connected.
 ///
 /// `turn` returns the number of this request, counted by connection. It is called at most once.
+/// Called for each request under the RCU read lock, in any context: must not sleep.
 #[inline]
 pub fn choose<P: Candidate>(
     kind: PolicyKind,
@@ -73,13 +76,15 @@ pub fn choose<P: Candidate>(
 ) -> usize {
     let mut connected = paths.enumerate().filter(|(_, path)| path.is_connected());
     let chosen = match kind {
-        PolicyKind::RoundRobin => turn_among(&connected, turn).and_then(|turn| connected.nth(turn)),
+        PolicyKind::RoundRobin => {
+            turn_among(&connected, turn).and_then(|first| connected.nth(first))
+        }
         PolicyKind::MinInflight => {
             // The search begins at another path each time, and the first minimum counts. Otherwise
             // a CPU with one request at a time would only ever use the first path.
-            turn_among(&connected, turn).and_then(|turn| {
-                let from_turn = connected.clone().skip(turn).chain(connected.take(turn));
-                from_turn.min_by_key(|(_, path)| path.in_flight())
+            turn_among(&connected, turn).and_then(|first| {
+                let from_first = connected.clone().skip(first).chain(connected.take(first));
+                from_first.min_by_key(|(_, path)| path.in_flight())
             })
         }
         PolicyKind::MinLatency => connected.min_by_key(|(_, path)| path.latency_ns()),

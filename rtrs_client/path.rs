@@ -340,13 +340,13 @@ impl Path {
         self.state.load(ordering::Acquire) == ClientState::Connected.to_u32()
     }
 
-    /// The connections, for as long as `guard` lives.
+    /// The connections, for as long as `guard` lives. Any context.
     #[inline]
     pub(crate) fn connections<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g ConnectionSet<Path>> {
         self.connections.load_ref(guard)
     }
 
-    /// The connections of a path that is connected, for as long as `guard` lives.
+    /// The connections of a path that is connected, for as long as `guard` lives. Any context.
     #[inline(always)]
     pub(crate) fn connected<'g>(&self, guard: &'g rcu::Guard) -> Option<&'g ConnectionSet<Path>> {
         self.is_connected()

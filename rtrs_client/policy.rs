@@ -62,13 +62,13 @@ impl Policy {
         })
     }
 
-    /// The policy in force.
+    /// The policy in force. Any context.
     pub(crate) fn kind(&self) -> PolicyKind {
         // Only the numbers of policies are stored.
         PolicyKind::try_from(self.kind.load(ordering::Relaxed)).unwrap_or(PolicyKind::MinInflight)
     }
 
-    /// Changes the policy.
+    /// Changes the policy. Any context.
     pub(crate) fn set(&self, kind: PolicyKind) {
         self.kind.store(kind as u32, ordering::Relaxed);
     }
@@ -77,7 +77,8 @@ impl Policy {
     /// the paths behind it in the list, then those before it. So a request that the chosen path
     /// refuses goes to the next path in the list, whatever the policy.
     ///
-    /// Writes only state of this connection, and takes no lock.
+    /// Any context, under the RCU read lock: takes no lock, and writes only state of this
+    /// connection.
     pub(crate) fn order<'a>(
         &self,
         paths: &'a KVec<Arc<Path>>,
@@ -93,6 +94,7 @@ impl Policy {
         Iterator::chain(after.iter(), before)
     }
 
+    /// The index of the path for a request on `connection`. Context as of [`Self::order`].
     fn choose(&self, paths: &KVec<Arc<Path>>, guard: &rcu::Guard, connection: usize) -> usize {
         let seen = paths.iter().map(|path| Seen {
             path,
@@ -121,10 +123,11 @@ impl Candidate for Seen<'_> {
 
     #[inline]
     fn in_flight(&self) -> i32 {
-        self.path
-            .connections(self.guard)
-            .and_then(|set| Some(set.incarnation.requests()?.in_flight_on(self.connection)))
-            .unwrap_or(i32::MAX)
+        let set = self.path.connections(self.guard);
+        set.and_then(|set| set.incarnation.requests())
+            .map_or(i32::MAX, |requests| {
+                requests.sent_by_policy_on(self.connection)
+            })
     }
 
     #[inline]

@@ -86,7 +86,7 @@ pub(crate) struct PathRequests {
     shared: SetOnce<MappedSendPages>,
     max_send_sge: Atomic<u32>,
     /// By connection.
-    in_flight: KVec<InFlight>,
+    sent_by_policy: KVec<SentByPolicy>,
 }
 
 /// The memory that a path keeps for a tag: the server's chunk, and this end's memory for requests.
@@ -106,11 +106,16 @@ struct Chunk {
     region: MemoryRegion,
 }
 
-/// The requests in flight on one connection that a policy has sent there.
+/// The requests in flight on one connection that [`Submission::add_by_policy`] has sent there.
+///
+/// Other requests are not counted: while a session has one path, no policy looks at the count, and
+/// counting would cost each request two atomic operations.
 ///
 /// Has a cache line of its own, as mostly the CPU whose requests the connection carries touches it.
+///
+/// [`Submission::add_by_policy`]: crate::Submission::add_by_policy
 #[repr(align(64))]
-struct InFlight(Atomic<i32>);
+struct SentByPolicy(Atomic<i32>);
 
 impl PathRequests {
     /// Allocates everything that the requests of a path need. May sleep.
@@ -128,9 +133,9 @@ impl PathRequests {
         stats: Arc<Stats>,
     ) -> Result<Self> {
         let num_connections = stats.num_connections();
-        let mut in_flight = KVec::with_capacity(num_connections, GFP_KERNEL)?;
+        let mut sent_by_policy = KVec::with_capacity(num_connections, GFP_KERNEL)?;
         for _ in 0..num_connections {
-            in_flight.push(InFlight(Atomic::new(0)), GFP_KERNEL)?;
+            sent_by_policy.push(SentByPolicy(Atomic::new(0)), GFP_KERNEL)?;
         }
         let depth = usize::from(queue_depth);
         // Data that does not begin on a page boundary touches one page more.
@@ -158,7 +163,7 @@ impl PathRequests {
             bounce,
             shared: SetOnce::new(),
             max_send_sge: Atomic::new(max_send_sge),
-            in_flight,
+            sent_by_policy,
         })
     }
 
@@ -195,11 +200,11 @@ impl PathRequests {
         self.accept.features & FEATURE_DOORBELL != 0
     }
 
-    /// The requests in flight on `connection` that a policy has sent there.
-    pub(crate) fn in_flight_on(&self, connection: usize) -> i32 {
-        self.in_flight
+    /// The requests in flight on `connection` that a policy has sent there. Any context.
+    pub(crate) fn sent_by_policy_on(&self, connection: usize) -> i32 {
+        self.sent_by_policy
             .get(connection)
-            .map_or(0, |in_flight| in_flight.0.load(ordering::Relaxed))
+            .map_or(0, |sent| sent.0.load(ordering::Relaxed))
     }
 
     /// The number by which the states of tags name this object.
@@ -208,7 +213,7 @@ impl PathRequests {
     }
 
     /// The requests in flight on all connections: the server has not responded to them, and the
-    /// user has not abandoned them. Looks at every tag.
+    /// user has not abandoned them. Looks at every tag. Any context.
     pub(crate) fn in_flight(&self) -> usize {
         let states = self.tags.iter().map(|cell| cell.state());
         states
@@ -219,18 +224,19 @@ impl PathRequests {
             .count()
     }
 
-    /// Changes the number of requests in flight on a connection.
+    /// Changes the policy's count of a connection.
     #[inline(never)]
-    fn count(&self, connection: u16, change: i32) {
-        if let Some(in_flight) = self.in_flight.get(usize::from(connection & !FLAGS)) {
-            in_flight.0.add(change, ordering::Relaxed);
+    fn change_policy_count(&self, connection: u16, change: i32) {
+        if let Some(sent) = self.sent_by_policy.get(usize::from(connection & !FLAGS)) {
+            sent.0.add(change, ordering::Relaxed);
         }
     }
 
-    /// Counts `request`, which a policy sends here, as long as it is in flight.
-    pub(crate) fn count_in_flight(&self, request: &mut Request) {
-        request.is_counted = true;
-        self.count(request.connection, 1);
+    /// Adds `request`, which a policy sends here, to the policy's count. [`Self::left`] takes it
+    /// out. Any context.
+    pub(crate) fn add_to_policy_count(&self, request: &mut Request) {
+        request.is_in_policy_count = true;
+        self.change_policy_count(request.connection, 1);
     }
 
     /// Connection `cid` with the [`FLAGS`] of request `number`, which that connection carries: the

@@ -62,7 +62,7 @@ use crate::{
 /// after all ends by [`SessionEvents::unanswered`](crate::SessionEvents::unanswered), which is
 /// called in the context of this object's user.
 ///
-/// The read lock is held all the time: no path is taken down while a request for it is waiting
+/// The RCU read lock is held all the time: no path is taken down while a request for it is waiting
 /// here.
 ///
 /// # Invariants
@@ -120,7 +120,7 @@ impl<'s, 'g> Submission<'s, 'g> {
         added.map_err(|refused| refuse(self.session, refused))
     }
 
-    /// Adds `request` for `target`. With `COPY` the data is copied if it is short.
+    /// Adds `request` for `target`. With `COPY` the data is copied if it is short. Any context.
     #[inline(always)]
     fn add_to<const COPY: bool>(
         &mut self,
@@ -211,7 +211,7 @@ impl<'s, 'g> Submission<'s, 'g> {
         mut request: Owned<'s, Request>,
     ) -> Result<(), Refused<'s>> {
         self.post();
-        target.requests.count_in_flight(&mut request);
+        target.requests.add_to_policy_count(&mut request);
         if let Err(mut refused) = self.add_to::<COPY>(target, request) {
             target.requests.left(&mut refused.request);
             return Err(refused);

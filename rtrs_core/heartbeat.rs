@@ -2,9 +2,10 @@
 
 //! The heartbeat of a path.
 //!
-//! Each end sends a heartbeat on the service connection at every interval, unless no message has
-//! come from its peer since the last heartbeat. The end gives the path up when too many intervals
-//! have passed without a message.
+//! Each end sends a heartbeat on the service connection at every interval, also while there are
+//! requests. If no message has come from the peer since the last heartbeat, the end sends no
+//! further heartbeat, and counts the interval as missed. After too many missed intervals the path
+//! is lost.
 //!
 //! The owner of a path keeps a [`Heartbeat`] and a delayed work that calls [`Heartbeat::tick`]
 //! every [`Heartbeat::interval`]. Its completion handlers call [`Heartbeat::received`].

@@ -43,8 +43,8 @@ pub(crate) struct Request {
     /// The number of the connection that carries the request, with
     /// [`FLAGS`](super::tags::FLAGS).
     pub(crate) connection: u16,
-    /// Whether the request counts as in flight on its connection, for a policy.
-    pub(crate) is_counted: bool,
+    /// Whether the policy's count of the connection has the request.
+    pub(crate) is_in_policy_count: bool,
     /// At most [`MAX_USER_HEADER`].
     header_len: u16,
     /// The data's segments.
@@ -64,7 +64,7 @@ impl Request {
             tag,
             kind: Kind::HeaderOnly,
             connection: 0,
-            is_counted: false,
+            is_in_policy_count: false,
             header_len: 0,
             // A sink that does not begin on a page boundary touches one page more.
             data: ScatterTable::new(u32::from(max_segments).checked_add(1).ok_or(EINVAL)?)?,

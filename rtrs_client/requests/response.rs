@@ -183,11 +183,12 @@ impl PathRequests {
         self.finish(request, kernel::error::to_result(errno));
     }
 
-    /// Notes that `request` is not in flight any more.
+    /// Notes that `request` is not in flight any more: takes it out of the policy's count. Any
+    /// context.
     #[inline]
     pub(crate) fn left(&self, request: &mut Request) {
-        if core::mem::take(&mut request.is_counted) {
-            self.count(request.connection, -1);
+        if core::mem::take(&mut request.is_in_policy_count) {
+            self.change_policy_count(request.connection, -1);
         }
     }
 
