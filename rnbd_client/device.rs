@@ -69,7 +69,7 @@ type ClientLease = Lease<(TimedRequests<Queue>, ClientTimes), { CLIENT_STAGES.le
 pub(crate) struct Device {
     pub(crate) remote: Arc<RemoteDevice>,
     /// The limits that the disk keeps; set when the server opens the device for the first time.
-    limits: SetOnce<FixedLimits>,
+    fixed_limits: SetOnce<FixedLimits>,
     /// The limits that may change.
     limits_update: Arc<LimitsUpdate>,
     /// Limits for how long the times of the device's requests are counted.
@@ -95,7 +95,7 @@ impl Device {
         Arc::pin_init(
             pin_init!(Self {
                 remote,
-                limits: SetOnce::new(),
+                fixed_limits: SetOnce::new(),
                 limits_update,
                 lease,
                 is_offline: Atomic::new(false),
@@ -115,7 +115,7 @@ impl Device {
             let opened = remote.open()?;
             match remote.opened_by_server(&opened.response, opened.epoch, || {}) {
                 Ok(_) => {
-                    self.limits.populate(FixedLimits::of(&opened));
+                    self.fixed_limits.populate(FixedLimits::of(&opened));
                     self.limits_update
                         .begin(DiskLimits::of_open(&opened.response));
                     remote.set_wwid(opened.identity.map_or(Wwid::NONE, |identity| identity.wwid));
@@ -202,7 +202,7 @@ impl Device {
             ));
         })?;
         if let Some(Err(error)) = self
-            .limits
+            .fixed_limits
             .as_ref()
             .map(|limits| limits.check(remote, &FixedLimits::of(&opened)))
         {
@@ -273,7 +273,7 @@ impl Device {
         if is_resized {
             self.is_resized.store(true, ordering::Release);
         }
-        if let Some(limits) = self.limits.as_ref() {
+        if let Some(limits) = self.fixed_limits.as_ref() {
             // If the disk's fixed limits have changed, requests in the old blocks may fail, as they
             // do on a disk of this machine; the change was logged.
             if limits

@@ -66,8 +66,8 @@ use crate::{
     LocalModule, //
 };
 
-/// What the requests of a session need.
-pub(crate) struct IoPath {
+/// A session, as the requests of its disks need it.
+pub(crate) struct IoSession {
     pub(crate) transport: Arc<rtrs_client::Session>,
     pub(crate) in_flight: Arc<InFlight>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Queue;
 #[vtable]
 impl Operations for Queue {
     type OwnerModule = LocalModule;
-    type SetData = IoPath;
+    type SetData = IoSession;
     type DiskData = RemoteDevice;
 
     #[inline(always)]
@@ -86,21 +86,21 @@ impl Operations for Queue {
         queue: &HwQueue<'_, Self>,
         request: OwnedRequest<RemoteDevice>,
     ) -> Result<(), Refusal<RemoteDevice>> {
-        let path = queue.set();
-        submit(queue, path, request, |permit, kind, header| {
-            path.transport.send(permit, kind, queue.index(), header)
+        let session = queue.set();
+        submit(queue, session, request, |permit, kind, header| {
+            session.transport.send(permit, kind, queue.index(), header)
         })
     }
 
     fn queue_rqs(mut requests: RequestList<'_, Self>) {
-        let Some(path) = requests.set() else {
+        let Some(session) = requests.set() else {
             return;
         };
         let guard = rcu::read_lock();
         let mut room = SubmissionRoom::EMPTY;
-        let mut submission = Submission::new(&path.transport, &guard, &mut room);
+        let mut submission = Submission::new(&session.transport, &guard, &mut room);
         while let Some((queue, request)) = requests.take_next() {
-            let submitted = submit(&queue, path, request, |permit, kind, header| {
+            let submitted = submit(&queue, session, request, |permit, kind, header| {
                 submission.add(permit, kind, queue.index(), header)
             });
             if let Err(refusal) = submitted {
@@ -118,8 +118,8 @@ impl Operations for Queue {
         }
     }
 
-    fn timeout(request: &ExpiredRequest<'_, RemoteDevice, IoPath>) -> bool {
-        let IoPath {
+    fn timeout(request: &ExpiredRequest<'_, RemoteDevice, IoSession>) -> bool {
+        let IoSession {
             transport,
             in_flight,
         } = request.set();
@@ -162,7 +162,7 @@ impl Operations for Queue {
 #[inline(always)]
 fn submit<'a>(
     queue: &HwQueue<'_, Queue>,
-    path: &'a IoPath,
+    session: &'a IoSession,
     mut request: OwnedRequest<RemoteDevice>,
     send: impl FnOnce(Permit<'a>, Kind, &[u8]) -> Result<(), SubmitError>,
 ) -> Result<(), Refusal<RemoteDevice>> {
@@ -172,8 +172,8 @@ fn submit<'a>(
         Err(status) => return end_unsent(request, status),
     };
     let tag = request.tag();
-    let Some(mut permit) = path.transport.permit(tag) else {
-        return submit_moved(queue, path, request, kind, &message);
+    let Some(mut permit) = session.transport.permit(tag) else {
+        return submit_moved(queue, session, request, kind, &message);
     };
     if let Err(error) = set_data(&mut permit, &mut request, &message) {
         // Dropping the permit empties the table of its data, so that the request can be handed
@@ -182,14 +182,14 @@ fn submit<'a>(
         return Err(refuse(device, request, SubmitError::Failed(error)));
     }
     // The request may complete before the transport returns.
-    if let Err(request) = path.in_flight.table().insert(request) {
+    if let Err(request) = session.in_flight.table().insert(request) {
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(EINVAL)));
     }
     match send(permit, kind, &message.to_bytes()) {
         Ok(()) => Ok(()),
         // A request that the transport did not take does not complete, so it is still there.
-        Err(error) => match path.in_flight.take(tag) {
+        Err(error) => match session.in_flight.take(tag) {
             Some(request) => Err(refuse(device, request, error)),
             None => Ok(()),
         },
@@ -215,31 +215,31 @@ fn set_data(
 #[inline(never)]
 fn submit_moved(
     queue: &HwQueue<'_, Queue>,
-    path: &IoPath,
+    session: &IoSession,
     mut request: OwnedRequest<RemoteDevice>,
     kind: Kind,
     message: &Io,
 ) -> Result<(), Refusal<RemoteDevice>> {
     let device = queue.disk();
     let tag = request.tag();
-    let Some(mut permit) = path.in_flight.other_permit(&path.transport, tag) else {
+    let Some(mut permit) = session.in_flight.other_permit(&session.transport, tag) else {
         return Err(request.refuse(Status::RESOURCE));
     };
     if let Err(error) = set_data(&mut permit, &mut request, message) {
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(error)));
     }
-    if let Err(request) = path.in_flight.table().insert(request) {
+    if let Err(request) = session.in_flight.table().insert(request) {
         drop(permit);
         return Err(refuse(device, request, SubmitError::Failed(EINVAL)));
     }
     let header = message.to_bytes();
-    match path
+    match session
         .transport
         .send_moved(permit, kind, queue.index(), &header)
     {
         Ok(()) => Ok(()),
-        Err(error) => match path.in_flight.take(tag) {
+        Err(error) => match session.in_flight.take(tag) {
             Some(request) => Err(refuse(device, request, error)),
             None => Ok(()),
         },

@@ -64,7 +64,7 @@ use crate::{
     in_flight::InFlight,
     news::NewsReader,
     queue::{
-        IoPath,
+        IoSession,
         Queue, //
     },
     reopening::Reopening,
@@ -220,7 +220,7 @@ impl Session {
                 nr_queues: u32::from(transport.num_irq_queues()),
                 nr_poll_queues,
             },
-            IoPath {
+            IoSession {
                 transport: transport.clone(),
                 in_flight,
             },
