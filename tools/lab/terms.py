@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """`lab terms`: words that the glossary of design.md has another word for, in documents, comments and help texts.
 
-The glossary is the table below `## Terms`: its last column has the words that are not used. terms.toml has the places
+The glossary is the tables below `## Terms`: their last column has the words that are not used. terms.toml has the places
 where such a word means another thing.
 """
 
@@ -75,7 +75,7 @@ def allowed(text: str) -> list[Allowed]:
 
 
 def table(document: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of the glossary, with the numbers of their lines."""
+    """The rows of the glossary's tables, with the numbers of their lines."""
     inside = False
     for number, line in enumerate(document.splitlines(), 1):
         if line.startswith("## "):
@@ -87,6 +87,7 @@ def table(document: str) -> Iterator[tuple[int, list[str]]]:
 def terms(document: str) -> list[Term]:
     """The words that are not used; ValueError if there is no glossary."""
     head, *rows = [cells for _, cells in table(document)] or [[]]
+    rows = [row for row in rows if row != head]
     if head != ["term", "meaning", "not"] or any(len(row) != len(head) for row in rows):
         raise ValueError(f"{GLOSSARY}: no table of term, meaning, not below `{_HEADING}'")
     return [Term(word.strip(), row[0]) for row in rows for word in row[2].split(",") if word.strip()]

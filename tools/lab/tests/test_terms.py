@@ -17,6 +17,11 @@ GLOSSARY = """# Design
 |---|---|---|
 | response | the message that ends a request | answer, reply |
 | in flight | of a request | under way |
+
+### Of servers
+
+| term | meaning | not |
+|---|---|---|
 | drain | of a server | quiesce |
 | path | a way | |
 
@@ -49,7 +54,7 @@ class Terms(unittest.TestCase):
 
     def test_other_words(self) -> None:
         for text in ("response", "path", "no-answer", "answer_open", "answer()", "answer.rs", "unanswered", "/answer",
-                     "thunder ways", f"under {prose.CODE} way", "quiescent"):
+                     "thunder ways", "not", "meaning", f"under {prose.CODE} way", "quiescent"):
             self.assertEqual(problems(text), [], text)
 
     def test_the_glossary_may_have_them(self) -> None:
