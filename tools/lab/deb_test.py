@@ -180,6 +180,7 @@ class Story:
             "cd /etc/systemd/system/multi-user.target.wants\n"
             "! test -e rnbd-exporter.service; ! test -e fence-rnbd-watch.service\n"
             "test -s /usr/share/bash-completion/completions/rnbdctl\n"
+            "rnbdctl schema | cmp - /usr/share/rnbdctl/schema.json\n"
             f"modinfo -k {self.release} rnbd_client rnbd_server >/dev/null\n"
             "systemd-analyze verify --man=no rnbd.service rnbd-exporter.service fence-rnbd-watch.service "
             "rnbd-mirror.path rnbd-mirror.service rnbd-mirror-stop.service; "

@@ -102,6 +102,8 @@ pub enum Command {
     Check(commands::check::Args),
     /// Test the network to a server before disks use it
     Fabric(commands::fabric::Args),
+    /// Print the JSON schema of the output with --output json
+    Schema(commands::schema::Args),
     /// Print the completion script of a shell
     Completions(commands::completions::Args),
     /// Write the manual pages
@@ -202,6 +204,7 @@ pub fn run(cli: &Cli) -> Result {
         Command::Why(args) => commands::why::run(args, &context),
         Command::Check(args) => commands::check::run(args, &context),
         Command::Fabric(args) => commands::fabric::run(args, &context),
+        Command::Schema(args) => commands::schema::run(args, &context),
         Command::Completions(args) => commands::completions::run(args, &context),
         Command::Man(args) => commands::man::run(args, &context),
         Command::Apply(args) => commands::apply::run(args, &context),

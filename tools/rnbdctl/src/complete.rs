@@ -5,6 +5,7 @@
 //! The shell runs this program for that, with the words so far. Objects that cannot be read are not
 //! offered.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap_complete::engine::ArgValueCandidates;
@@ -14,6 +15,7 @@ use crate::mirror::record::Records;
 use crate::mirror::MirrorName;
 use crate::model::ClientDevice;
 use crate::model::Path;
+use crate::schema;
 use crate::System;
 
 /// Mapped devices.
@@ -73,6 +75,16 @@ pub fn everything() -> ArgValueCandidates {
         );
         found.extend(clients(&system));
         found
+    })
+}
+
+/// The words of the subcommands that print JSON.
+pub fn documents() -> ArgValueCandidates {
+    ArgValueCandidates::new(|| {
+        let words: BTreeSet<_> = schema::commands()
+            .flat_map(|name| name.split(' '))
+            .collect();
+        words.into_iter().map(CompletionCandidate::new).collect()
     })
 }
 

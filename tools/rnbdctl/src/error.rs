@@ -8,14 +8,18 @@ use std::io::IsTerminal;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 
 /// The kinds of failures; each is an exit code of the program.
 ///
 /// Success is 0. Scripts may rely on the numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "ErrorKind")]
 #[repr(u8)]
 pub enum Kind {
     /// The kernel or the machine refused in a way that no other kind describes.
@@ -39,21 +43,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The kind in a word, as in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Failed => "failed",
-            Self::Usage => "usage",
-            Self::NotFound => "not-found",
-            Self::NotPermitted => "not-permitted",
-            Self::Busy => "busy",
-            Self::Unreachable => "unreachable",
-            Self::Unsupported => "unsupported",
-            Self::CheckFailed => "check-failed",
-            Self::BadConfig => "bad-config",
-        }
-    }
-
     /// All kinds with their meanings, in the order of their exit codes.
     pub const ALL: [(Self, &'static str); 9] = [
         (
@@ -105,20 +94,30 @@ pub fn print_as_json() {
     AS_JSON.store(true, Ordering::Relaxed);
 }
 
-/// An error for programs, as `schema.json` describes it.
-#[derive(Debug, Serialize)]
-struct Told<'e> {
-    version: u32,
+/// An error for programs: a line of standard error with `-o json`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Told<'e> {
+    version: Version,
+    /// The error.
     error: Parts<'e>,
 }
 
-#[derive(Debug, Serialize)]
+/// The parts of an error.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Error")]
 struct Parts<'e> {
-    kind: &'static str,
+    /// The kind.
+    kind: Kind,
+    /// The program's exit code.
+    #[schemars(range(min = 1))]
     exit_code: u8,
+    /// The step that failed.
     what: &'e str,
+    /// The reason.
     why: &'e str,
+    /// What to do.
     hint: Option<&'e str>,
+    /// The lines of the modules in the kernel's log during the command.
     kernel: &'e [String],
 }
 
@@ -225,7 +224,7 @@ impl Error {
         let told = Told {
             version: JSON_VERSION,
             error: Parts {
-                kind: self.kind.name(),
+                kind: self.kind,
                 exit_code: self.exit_code(),
                 what: &self.what,
                 why: &self.why,
@@ -234,7 +233,7 @@ impl Error {
             },
         };
         // Strings and numbers can always be written as JSON.
-        serde_json::to_string(&told).unwrap_or_default()
+        crate::output::one_line(&told).unwrap_or_default()
     }
 }
 

@@ -8,7 +8,7 @@ use clap::Command;
 pub type Example = (&'static str, &'static str);
 
 /// The examples of each subcommand, by its name.
-const EXAMPLES: [(&str, &[Example]); 30] = [
+const EXAMPLES: [(&str, &[Example]); 31] = [
     (
         "map",
         &[
@@ -263,6 +263,19 @@ const EXAMPLES: [(&str, &[Example]); 30] = [
             (
                 "rnbdctl latency rnbd0 --server-json server.json",
                 "split the remote stage into network and server",
+            ),
+        ],
+    ),
+    (
+        "schema",
+        &[
+            (
+                "rnbdctl schema server list",
+                "print the JSON schema of rnbdctl server list -o json",
+            ),
+            (
+                "rnbdctl schema error",
+                "print the JSON schema of an error with -o json",
             ),
         ],
     ),

@@ -21,6 +21,7 @@
 //! - [`exporter`]: metrics for monitoring systems.
 //! - [`fabric`]: the self test of a fabric.
 //! - [`output`]: tables, JSON and CSV.
+//! - [`schema`]: the JSON schema of the output.
 //! - [`preflight`]: checks whether this machine has everything that it needs.
 //! - [`commands`]: a file for each subcommand, which joins the parts above.
 //!
@@ -50,6 +51,7 @@ pub mod mirror;
 pub mod model;
 pub mod output;
 pub mod preflight;
+pub mod schema;
 pub mod server_config;
 pub mod server_name;
 pub mod sysfs;

@@ -6,6 +6,7 @@ use std::fmt;
 
 use proto::addr::PathAddress;
 use proto::setting::Setting;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::address::path_text;
@@ -68,8 +69,9 @@ pub enum Change {
 }
 
 /// The kind of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "ChangeOperation")]
 pub enum Operation {
     /// Adds something.
     Add,

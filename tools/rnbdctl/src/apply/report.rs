@@ -4,6 +4,7 @@
 
 use std::fmt::Write;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::change::Operation;
@@ -11,6 +12,7 @@ use super::run::Outcome;
 use super::run::Summary;
 use super::Change;
 use super::Plan;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -18,42 +20,60 @@ use crate::output::Report;
 use crate::output::Table;
 
 /// The changes of a run, or of a plan.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Changes {
-    version: u32,
+    version: Version,
     /// Whether the changes were only planned.
     dry_run: bool,
+    /// The changes, session by session.
     changes: Vec<Item>,
+    /// Remarks on the configuration file and the machine.
     remarks: Vec<Remark>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+/// A change.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Change")]
 struct Item {
+    /// The session.
     session: String,
+    /// The kind of the change; `None` if a whole session failed.
     operation: Option<Operation>,
-    /// `device`, `path`, or the key of the file.
+    /// `device`, `path`, `session`, or the key of the file.
     kind: String,
     /// The name of the device or path.
     name: Option<String>,
+    /// The old value, as far as it is known and useful.
     from: Option<String>,
+    /// The new value.
     to: Option<String>,
+    /// The result.
     result: Ending,
-    /// The device node.
+    /// The device node of a device that was mapped: `/dev/rnbd0`.
     node: Option<String>,
+    /// The error of a change that failed.
     error: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The result of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "ChangeResult")]
 enum Ending {
+    /// The change would be made without --dry-run.
     Planned,
+    /// The change was made.
     Done,
+    /// The change failed.
     Failed,
 }
 
-#[derive(Clone, Debug, Serialize)]
+/// A remark.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Remark {
+    /// The session.
     session: String,
+    /// The remark.
     text: String,
 }
 

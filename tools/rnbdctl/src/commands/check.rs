@@ -2,9 +2,11 @@
 
 //! `rnbdctl check`: checks whether this machine has everything to map or to export disks.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -31,10 +33,13 @@ pub struct Args {
     pub port: u16,
 }
 
-#[derive(Debug, Serialize)]
-struct Checked {
-    version: u32,
+/// The results of all checks.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Checked {
+    version: Version,
+    /// The worst result.
     status: Status,
+    /// The results.
     findings: Vec<Finding>,
 }
 

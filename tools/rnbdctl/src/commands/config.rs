@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
@@ -17,6 +18,7 @@ use crate::config::Config;
 use crate::config::ConfigError;
 use crate::config::ConfigErrors;
 use crate::identity;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -123,20 +125,29 @@ fn wrong(file: &Path, errors: &ConfigErrors, more: &str) -> Error {
 }
 
 /// The content of a file in numbers, or its mistakes.
-#[derive(Debug, Serialize)]
-struct Checked {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Checked {
+    version: Version,
+    /// The file's name.
     file: String,
+    /// The number of sessions; 0 if the file is wrong.
     sessions: usize,
+    /// The number of devices; 0 if the file is wrong.
     devices: usize,
+    /// The mistakes.
     errors: Vec<Mistake>,
 }
 
-#[derive(Debug, Serialize)]
+/// A mistake in a file.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Mistake {
+    /// The line, from 1; `None` if the file could not be read.
     line: Option<usize>,
+    /// The column, from 1.
     column: Option<usize>,
+    /// The key of the file.
     key: String,
+    /// The mistake.
     message: String,
 }
 

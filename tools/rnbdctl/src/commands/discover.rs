@@ -2,6 +2,7 @@
 
 //! `rnbdctl discover`: the disks of a server that this machine could map.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
@@ -10,6 +11,7 @@ use crate::control;
 use crate::control::join;
 use crate::control::DiscoverRequest;
 use crate::control::RemoteDisk;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::bytes;
 use crate::output::Cell;
@@ -39,10 +41,11 @@ pub struct Args {
     pub port: Option<u16>,
 }
 
-/// The disks.
-#[derive(Debug, Serialize)]
-struct Found {
-    version: u32,
+/// The disks of a server.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Found {
+    version: Version,
+    /// The disks that this machine can map.
     disks: Vec<RemoteDisk>,
 }
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
@@ -17,6 +18,7 @@ use crate::events::Event;
 use crate::events::Wake;
 use crate::mirror::view;
 use crate::model::Client;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output;
 use crate::output::Format;
@@ -42,11 +44,11 @@ pub struct Args {
     pub time: Option<u32>,
 }
 
-/// A line.
-#[derive(Debug, Serialize)]
-struct Line<'e> {
-    version: u32,
-    /// Seconds since 1970.
+/// A change on this client: a line of the output.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Line<'e> {
+    version: Version,
+    /// When the change was seen, in seconds since 1970.
     time: f64,
     #[serde(flatten)]
     event: &'e Event,
@@ -104,7 +106,7 @@ fn tell(event: &Event) -> Result<bool> {
         event,
     };
     let fail = |error: String| Error::new(Kind::Failed, "printing an event", error);
-    let text = serde_json::to_string(&line).map_err(|error| fail(error.to_string()))?;
+    let text = output::one_line(&line).map_err(|error| fail(error.to_string()))?;
     let mut stdout = io::stdout().lock();
     match writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
         Ok(()) => Ok(true),

@@ -8,6 +8,7 @@ use proto::fabric::options::MAX_MIB;
 use proto::fabric::options::MAX_REQUESTS;
 use proto::fabric::verdict::Fault;
 use proto::fabric::verdict::SLOW_NS;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::address::path_text;
@@ -20,6 +21,7 @@ use crate::fabric::Found;
 use crate::fabric::Latency;
 use crate::fabric::Outcome;
 use crate::fabric::Request;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::bytes;
 use crate::output::nanoseconds;
@@ -91,41 +93,64 @@ const NS_PER_MS: u64 = 1_000_000;
 const STOPPED: i32 = -4;
 
 /// A fault that was found.
-#[derive(Debug, Serialize)]
-struct FaultFound {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "FabricFault")]
+pub(crate) struct FaultFound {
+    /// A name that does not change, of Documentation/fabric.md.
     fault: &'static str,
+    /// The fault in words.
     meaning: &'static str,
+    /// What to do.
     advice: &'static str,
 }
 
 /// A counter of a device, as it rose during the test.
-#[derive(Debug, Serialize)]
-struct Counter {
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "FabricCounter")]
+pub(crate) struct Counter {
+    /// The counter's name in sysfs.
     name: String,
+    /// The increase.
     value: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct Tested {
-    version: u32,
+/// The result of the test.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Tested {
+    version: Version,
+    /// The path to the server.
     server: String,
     /// Whether the test was completed and found no fault.
     ok: bool,
+    /// The faults; likely causes of other faults come first.
     faults: Vec<FaultFound>,
+    /// The RDMA device of this machine.
     device: Option<String>,
+    /// The RDMA MTU of this end's port, in bytes.
     mtu: Option<u32>,
+    /// The RDMA MTU of the server's port, in bytes.
     server_mtu: Option<u32>,
+    /// CPUs of the server.
     server_cpus: Option<u32>,
+    /// The most bytes of a request.
     max_io_size: Option<u32>,
+    /// The number of queues.
     queues: Option<u32>,
-    /// The error's number if the test was not completed.
+    /// The negative error number if the test was not completed; `None` if it was.
     errno: Option<i32>,
+    /// Lost packets, as far as the device counts them.
     lost_packets: u64,
+    /// Damaged packets, as far as the device counts them.
     damaged_packets: u64,
+    /// Packets of the device in both directions; 0 if the device does not count them.
     packets: u64,
+    /// The counters of the device that have changed.
     counters: Vec<Counter>,
+    /// The cases of the test.
     cases: Vec<Case>,
+    /// The latencies, for each size and direction.
     latencies: Vec<Latency>,
+    /// The bandwidths, for each size and direction.
     bandwidths: Vec<Bandwidth>,
 }
 

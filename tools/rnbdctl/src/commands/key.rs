@@ -8,6 +8,7 @@ use proto::auth_keys::Secret;
 use proto::client_id::ClientId;
 use rustix::rand::getrandom;
 use rustix::rand::GetRandomFlags;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
@@ -15,6 +16,7 @@ use crate::keys;
 use crate::keys::KeyFile;
 use crate::keys::Role;
 use crate::keys::Store;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -98,21 +100,26 @@ fn role(own: bool) -> Role {
 }
 
 /// The keys of this machine.
-#[derive(Debug, Serialize)]
-struct Keys {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Keys {
+    version: Version,
+    /// The keys.
     keys: Vec<Row>,
 }
 
 /// A key.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Key")]
 struct Row {
+    /// The client's id.
     client_id: String,
-    /// `client` or `own`.
-    role: &'static str,
+    /// The purpose of the key.
+    role: Role,
+    /// The number of the key, 8 hexadecimal digits.
     number: String,
+    /// Whether the key is the newest key of the client.
     newest: bool,
-    /// The servers; empty for all servers.
+    /// The servers that the key is for; empty for all servers.
     servers: Vec<String>,
     /// Whether the kernel has keys of this client; `None` unless root asks.
     loaded: Option<bool>,
@@ -133,7 +140,7 @@ impl Report for Keys {
         let row = |row: &Row| {
             vec![
                 Cell::new(&row.client_id),
-                Cell::new(row.role),
+                Cell::new(row.role.as_str()),
                 Cell::new(&row.number),
                 Cell::value(Some(row.newest), yes_or_no),
                 Cell::option((!row.servers.is_empty()).then(|| row.servers.join(" "))),
@@ -213,10 +220,7 @@ fn list(store: &Store, context: &Context) -> Result {
             let newest = file.keys.last().map(|key| key.number);
             rows.extend(file.keys.iter().map(|key| Row {
                 client_id: file.client.to_string(),
-                role: match role {
-                    Role::Client => "client",
-                    Role::Own => "own",
-                },
+                role,
                 number: format!("{:08x}", key.number),
                 newest: Some(key.number) == newest,
                 servers: file.servers.iter().map(Address::to_string).collect(),

@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
@@ -136,8 +137,8 @@ fn read(file: &Path) -> Result<Latency> {
 }
 
 /// The results. JSON has only what was measured here.
-#[derive(Debug, Serialize)]
-struct Measured {
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Measured {
     #[serde(flatten)]
     latency: Latency,
     #[serde(skip)]

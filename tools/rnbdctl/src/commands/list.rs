@@ -3,6 +3,7 @@
 //! `rnbdctl list`: devices, sessions and paths at a glance.
 
 use clap::ValueEnum;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
@@ -15,6 +16,7 @@ use crate::model::ServerDevice;
 use crate::model::ServerSession;
 use crate::model::SessionState;
 use crate::model::Side;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output;
 use crate::output::Cell;
@@ -52,22 +54,29 @@ pub enum What {
 }
 
 /// The lists; a part that was not asked for is absent.
-#[derive(Debug, Serialize)]
-struct Listing {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Listing {
+    version: Version,
+    /// This machine as a client.
     #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<Part<ClientDevice, ClientSession>>,
+    /// This machine as a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<Part<ServerDevice, ServerSession>>,
     #[serde(skip)]
     what: Option<What>,
 }
 
-#[derive(Debug, Serialize)]
+/// The objects of this machine as a client or as a server.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
 struct Part<D, S> {
+    /// Whether the module is loaded.
     loaded: bool,
+    /// The devices, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<D>>,
+    /// The sessions, by name.
     #[serde(skip_serializing_if = "Option::is_none")]
     sessions: Option<Vec<S>>,
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use proto::rnbd::IoMode;
 use proto::setting::HOLD_DISK_IO;
 use proto::setting::HOLD_IO;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::each;
@@ -19,6 +20,7 @@ use crate::control::DiscoverRequest;
 use crate::control::MapRequest;
 use crate::control::Mapped;
 use crate::model::AccessMode;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output;
 use crate::output::Cell;
@@ -96,10 +98,11 @@ fn parse_hold(text: &str) -> std::result::Result<i32, String> {
     ms.ok_or_else(|| "give a time between 0 and 1d".to_owned())
 }
 
-/// The disks that were mapped.
-#[derive(Debug, Serialize)]
-struct Done<'a> {
-    version: u32,
+/// The disks that were mapped. Without any there is no output.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Done<'a> {
+    version: Version,
+    /// The disks.
     mapped: &'a [Mapped],
 }
 

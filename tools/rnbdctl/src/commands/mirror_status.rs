@@ -2,6 +2,7 @@
 
 //! `rnbdctl mirror status`: shows mirrors, their legs, and the progress of copying.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
@@ -14,6 +15,7 @@ use crate::mirror::tend::LegState;
 use crate::mirror::view::State;
 use crate::mirror::MirrorName;
 use crate::mirror::View;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output;
 use crate::output::Cell;
@@ -32,43 +34,62 @@ pub struct Args {
     pub name: Option<MirrorName>,
 }
 
-/// The output of the command.
-#[derive(Debug, Serialize)]
-struct Listing {
-    version: u32,
+/// The mirrors of this machine.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Listing {
+    version: Version,
+    /// The mirrors, by name.
     mirrors: Vec<Mirror>,
 }
 
-#[derive(Debug, Serialize)]
+/// A mirror.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Mirror {
+    /// The name.
     name: String,
+    /// The UUID, which is on all legs: 32 hexadecimal digits.
     uuid: String,
+    /// The state.
     state: State,
-    /// The device node; `None` if the mirror does not run.
+    /// The device node, `/dev/md/NAME`; `None` if the mirror does not run.
     path: Option<String>,
     /// The kernel's name, as `md127`; `None` if the mirror does not run.
     md: Option<String>,
+    /// The size in bytes; `None` if the mirror does not run.
     size_bytes: Option<u64>,
+    /// Whether the legs are reserved for this machine.
     reserved: bool,
-    /// The file `sync_action`; `idle` if md neither copies nor compares.
+    /// What md does to the legs: `idle`, `recover`, `resync` or `check`; `None` if the mirror does
+    /// not run.
     action: Option<String>,
+    /// The bytes of a leg that md has copied or compared; `None` if md does neither.
     done_bytes: Option<u64>,
+    /// The bytes of a leg that md has to copy or compare in all.
     total_bytes: Option<u64>,
+    /// The speed of that.
     bytes_per_second: Option<u64>,
-    /// The reason why the mirror does not run.
+    /// The reason why the mirror does not run; `None` if it runs.
     why: Option<String>,
+    /// The legs.
     legs: Vec<Leg>,
 }
 
-#[derive(Debug, Serialize)]
+/// A leg of a mirror.
+#[derive(Debug, Serialize, JsonSchema)]
 struct Leg {
+    /// The name: `DISK@SESSION`.
     name: String,
+    /// The disk's path at the server.
     disk: String,
+    /// The session.
     session: String,
-    /// The kernel's name of the disk; `None` if the disk is not mapped.
+    /// The kernel's name of the disk, `rnbd0`; `None` if the disk is not mapped.
     device: Option<String>,
+    /// The state.
     state: LegState,
+    /// Whether reads avoid the leg.
     write_mostly: bool,
+    /// Whether md marks requests to the leg to fail fast.
     failfast: bool,
     /// When the leg got all data, or began to lack data, in seconds since 1970.
     since: u64,

@@ -27,6 +27,7 @@ pub mod path;
 pub mod rdma;
 pub mod remap;
 pub mod resize;
+pub mod schema;
 pub mod server;
 pub mod server_apply;
 pub mod server_drain;

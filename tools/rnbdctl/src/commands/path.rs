@@ -4,6 +4,7 @@
 
 use proto::addr::PathAddress;
 use proto::setting::HOLD_IO;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::each;
@@ -13,6 +14,7 @@ use crate::complete;
 use crate::control;
 use crate::model::Path;
 use crate::model::Policy;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output;
 use crate::output::Cell;
@@ -203,10 +205,12 @@ fn policy(args: &PolicyArgs, context: &Context) -> Result {
 }
 
 /// The policy of a session.
-#[derive(Debug, Serialize)]
-struct Chosen {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Chosen {
+    version: Version,
+    /// The session.
     session: String,
+    /// The path policy; `None` if the module gives an unknown value.
     policy: Option<Policy>,
 }
 

@@ -2,10 +2,12 @@
 
 //! `rnbdctl rdma`: the RDMA devices of this machine, their ports and addresses.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
 use crate::model::RdmaDevice;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -18,9 +20,11 @@ use crate::Result;
 #[derive(Debug, clap::Args)]
 pub struct Args {}
 
-#[derive(Debug, Serialize)]
-struct Devices {
-    version: u32,
+/// The RDMA devices of this machine.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Devices {
+    version: Version,
+    /// The devices, by name.
     rdma_devices: Vec<RdmaDevice>,
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use proto::client_id::ClientId;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
@@ -18,6 +19,7 @@ use crate::kernel_log::KernelLog;
 use crate::keys;
 use crate::keys::Role;
 use crate::keys::Store;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -54,11 +56,14 @@ pub struct Args {
 }
 
 /// The steps that were taken, or would be taken.
-#[derive(Debug, Serialize)]
-struct Applied {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Applied {
+    version: Version,
+    /// Whether the steps were only planned.
     dry_run: bool,
+    /// The steps.
     steps: Vec<String>,
+    /// Likely mistakes, and steps that are impossible while the modules are loaded.
     remarks: Vec<String>,
 }
 

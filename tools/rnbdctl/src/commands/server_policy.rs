@@ -8,10 +8,12 @@ use std::io::Read;
 use std::path::Path;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::cli::Context;
 use crate::control::policy;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -55,10 +57,12 @@ pub struct FileArgs {
 }
 
 /// The policy in force.
-#[derive(Debug, Serialize)]
-struct Shown {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Shown {
+    version: Version,
+    /// Whether a policy is in force.
     loaded: bool,
+    /// The rules of the policy.
     rules: Vec<String>,
 }
 

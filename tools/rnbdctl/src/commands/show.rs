@@ -4,6 +4,7 @@
 
 use proto::setting::HOLD_DISK_IO;
 use proto::setting::IO_TIMEOUT;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::list;
@@ -16,6 +17,7 @@ use crate::model::Path;
 use crate::model::ServerDevice;
 use crate::model::ServerSession;
 use crate::model::Settings;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output;
 use crate::output::Cell;
@@ -36,34 +38,50 @@ pub struct Args {
 }
 
 /// The object of the name, and its parts.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 enum Item {
+    /// A mapped device.
     ClientDevice {
+        /// The device.
         device: ClientDevice,
+        /// The block layer's counters; `None` if the device has just gone.
         statistics: Option<BlockStat>,
+        /// The session that carries the device; `None` if it has just gone.
         session: Option<ClientSession>,
+        /// The stable names of the device, below /dev/rnbd/by-session and /dev/disk/by-id.
         links: Vec<String>,
     },
+    /// A session with a server.
     ClientSession {
+        /// The session.
         session: ClientSession,
+        /// The devices that the session carries.
         devices: Vec<ClientDevice>,
     },
+    /// A path.
     Path {
+        /// The path.
         path: Path,
     },
+    /// A device that clients have mapped.
     ServerDevice {
+        /// The device.
         device: ServerDevice,
     },
+    /// A client's session.
     ServerSession {
+        /// The session.
         session: ServerSession,
+        /// The devices that the session has mapped.
         devices: Vec<ServerDevice>,
     },
 }
 
-#[derive(Debug, Serialize)]
-struct Shown {
-    version: u32,
+/// A device, a session or a path.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Shown {
+    version: Version,
     #[serde(flatten)]
     item: Item,
 }

@@ -2,6 +2,7 @@
 
 //! `rnbdctl stats`: the counters of devices and paths.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::each;
@@ -12,6 +13,7 @@ use crate::model::BlockStat;
 use crate::model::ClientDevice;
 use crate::model::Path;
 use crate::model::Side;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::bytes;
 use crate::output::nanoseconds;
@@ -37,27 +39,38 @@ pub struct Args {
 }
 
 /// The counters.
-#[derive(Debug, Serialize)]
-struct Stats {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Stats {
+    version: Version,
+    /// The devices, since they were mapped.
     devices: Vec<DeviceStats>,
+    /// The paths, since they were made or their counters were reset.
     paths: Vec<PathCounters>,
 }
 
-#[derive(Debug, Serialize)]
+/// The counters of a device.
+#[derive(Debug, Serialize, JsonSchema)]
 struct DeviceStats {
+    /// The kernel's name: `rnbd0`.
     name: String,
+    /// The session that carries the device.
     session: String,
+    /// The disk's path at the server, as it was mapped.
     device_path: String,
     #[serde(flatten)]
     stat: BlockStat,
 }
 
-#[derive(Debug, Serialize)]
+/// The counters of a path.
+#[derive(Debug, Serialize, JsonSchema)]
 struct PathCounters {
+    /// The path's name: `source@destination`.
     name: String,
+    /// The session.
     session: String,
+    /// This machine's end.
     side: Side,
+    /// The round trip of the last heartbeats, in ns; only the client knows it.
     latency_ns: Option<u64>,
     #[serde(flatten)]
     stats: crate::model::PathStats,

@@ -2,6 +2,7 @@
 
 //! `rnbdctl unmap`: unmaps devices.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::each;
@@ -11,6 +12,7 @@ use crate::complete;
 use crate::control;
 use crate::model::ClientDevice;
 use crate::model::DeviceState;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::Report;
 use crate::output::Table;
@@ -39,9 +41,10 @@ pub struct Args {
 }
 
 /// The unmapped devices as they were before, except for their states.
-#[derive(Debug, Serialize)]
-struct Unmapped<'a> {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Unmapped<'a> {
+    version: Version,
+    /// The devices.
     unmapped: &'a [ClientDevice],
 }
 

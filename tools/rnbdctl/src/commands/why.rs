@@ -2,12 +2,14 @@
 
 //! `rnbdctl why`: present troubles, since when, the kernel's messages about them, and what to do.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::config;
 use crate::cli::Context;
 use crate::config::Config;
 use crate::identity;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::Cell;
 use crate::output::Column;
@@ -19,6 +21,7 @@ use crate::output::Tone;
 use crate::why;
 use crate::why::Facts;
 use crate::why::Trouble;
+use crate::why::TroubleKind;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -33,9 +36,10 @@ pub struct Args {
 }
 
 /// The troubles.
-#[derive(Debug, Serialize)]
-struct Found {
-    version: u32,
+#[derive(Debug, Serialize, JsonSchema)]
+pub(crate) struct Found {
+    version: Version,
+    /// The troubles; those that stop devices come first.
     troubles: Vec<Trouble>,
 }
 
@@ -52,7 +56,7 @@ impl Report for Found {
     fn tables(&self) -> Vec<Table> {
         let row = |trouble: &Trouble| {
             vec![
-                Cell::new(trouble.trouble),
+                Cell::new(trouble.trouble.as_str()),
                 Cell::new(&trouble.subject),
                 Cell::option(trouble.session.as_ref()),
                 Cell::new(&trouble.problem),
@@ -95,7 +99,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
                     .device
                     .as_ref()
                     .is_none_or(|name| *name == device.name)
-                && trouble.trouble != "not-mapped"
+                && trouble.trouble != TroubleKind::NotMapped
         });
     }
     let count = troubles.len();

@@ -10,6 +10,7 @@ use std::io::Write;
 use proto::addr::PathAddress;
 use proto::map_options;
 use rustix::io::Errno;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::write;
@@ -37,13 +38,14 @@ pub struct DiscoverRequest {
 }
 
 /// A disk that this machine could map.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RemoteDisk {
     /// The path at the server, as `map` takes it.
     pub device_path: String,
     /// The size in bytes.
     pub size_bytes: u64,
     /// The logical block size in bytes.
+    #[schemars(range(min = 512))]
     pub block_size: u32,
     /// The access modes that are possible now: `ro`, `rw`, `migration`.
     pub modes: Vec<String>,
@@ -53,9 +55,9 @@ pub struct RemoteDisk {
     pub file: bool,
     /// Whether the server's machine itself uses the disk.
     pub used_by_server: bool,
-    /// The worldwide name.
+    /// The wwid of the disk; `None` if it has none.
     pub wwid: Option<String>,
-    /// The device on this machine, if the session has the disk mapped.
+    /// The device on this machine, `rnbd0`; `None` if this session has not mapped the disk.
     pub device: Option<String>,
 }
 

@@ -9,6 +9,7 @@ use proto::addr::PathAddress;
 use proto::map_options;
 use proto::rnbd::IoMode;
 use rustix::io::Errno;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::write;
@@ -41,7 +42,7 @@ pub struct MapRequest {
 }
 
 /// A mapped disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Mapped {
     /// The disk's path at the server.
     pub device_path: String,

@@ -10,6 +10,7 @@ mod diff;
 mod mirrors;
 mod wake;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use diff::between;
@@ -17,7 +18,7 @@ pub use mirrors::between as between_mirrors;
 pub use wake::Wake;
 
 /// A change.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Event {
     /// The kind of the change.
     pub event: What,
@@ -37,17 +38,18 @@ pub struct Event {
     /// The path, for an event of a path: `SOURCE@DESTINATION`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The old state or size.
+    /// The old state, or the old size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The new state or size.
+    /// The new state, or the new size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
 
 /// The kind of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "EventKind")]
 pub enum What {
     /// A device was mapped.
     DeviceMapped,

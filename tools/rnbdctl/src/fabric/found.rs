@@ -4,10 +4,12 @@
 //! (Documentation/ABI/testing/sysfs-class-rtrs-test).
 
 use proto::fabric::verdict::NoConnection;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The result of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "FabricOutcome")]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// The case ended as it should.
@@ -33,7 +35,8 @@ impl Outcome {
 }
 
 /// A case of the test.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "FabricCase")]
 pub struct Case {
     /// The name: `write`, `wrong-key`.
     pub name: String,
@@ -43,12 +46,13 @@ pub struct Case {
     pub outcome: Outcome,
     /// The time of the case, in microseconds.
     pub us: u64,
-    /// The place of the first wrong byte, or the error's number.
+    /// The place of the first wrong byte, or the negative error number.
     pub detail: Option<i64>,
 }
 
 /// The latency of requests of one size and direction; times in ns.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "FabricLatency")]
 pub struct Latency {
     /// `write` or `read`.
     pub direction: String,
@@ -67,7 +71,8 @@ pub struct Latency {
 }
 
 /// The bandwidth with requests of one size and direction.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "FabricBandwidth")]
 pub struct Bandwidth {
     /// `write` or `read`.
     pub direction: String,

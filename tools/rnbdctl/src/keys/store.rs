@@ -13,6 +13,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use proto::client_id::ClientId;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::KeyFile;
 use crate::Error;
@@ -21,7 +23,9 @@ use crate::Result;
 use crate::System;
 
 /// The purpose of keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(rename = "KeyRole")]
 pub enum Role {
     /// This machine, as a server, recognises clients by the keys.
     Client,
@@ -32,6 +36,14 @@ pub enum Role {
 impl Role {
     /// Both roles.
     pub const ALL: [Self; 2] = [Self::Client, Self::Own];
+
+    /// The role in a word, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Own => "own",
+        }
+    }
 
     /// The folder below `/etc/rnbd/keys`.
     pub fn folder(self) -> &'static str {

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::sample::DeviceKey;
@@ -17,7 +18,7 @@ use crate::model::Side;
 
 /// Requests and bytes per second. `None` if unknown: when a device is seen for the first time, and
 /// when its counters were set back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Flow {
     /// Reads per second.
     pub read_iops: Option<f64>,
@@ -42,7 +43,7 @@ impl Flow {
 }
 
 /// The rates of a device.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceRates {
     /// The kernel's name.
     pub name: String,
@@ -66,7 +67,7 @@ pub struct DeviceRates {
 }
 
 /// The rates of a path.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PathRates {
     /// The path's name: `source@destination`.
     pub name: String,
@@ -92,7 +93,7 @@ pub struct PathRates {
 }
 
 /// The rates of all devices and paths.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Rates {
     /// The time over which rates were taken, in seconds.
     pub seconds: f64,

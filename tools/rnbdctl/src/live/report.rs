@@ -2,12 +2,14 @@
 
 //! The rates of an interval as tables, JSON or CSV.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::rates::Flow;
 use super::DeviceRates;
 use super::PathRates;
 use super::Rates;
+use crate::model::Version;
 use crate::model::JSON_VERSION;
 use crate::output::bytes;
 use crate::output::nanoseconds;
@@ -18,9 +20,9 @@ use crate::output::Report;
 use crate::output::Table;
 
 /// Rates, with the version of the format.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, JsonSchema)]
 pub struct RatesReport<'r> {
-    version: u32,
+    version: Version,
     #[serde(flatten)]
     rates: &'r Rates,
 }

@@ -2,6 +2,7 @@
 
 //! The state of a leg of a running mirror, and the step that the leg needs.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::array::MemberState;
@@ -59,7 +60,7 @@ impl Content {
 }
 
 /// The state of a leg.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LegState {
     /// The leg has all data.

@@ -318,8 +318,9 @@ impl View {
 }
 
 /// The state of a mirror.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
+#[schemars(rename = "MirrorState")]
 pub enum State {
     /// All legs have all data, and are the same.
     Whole,

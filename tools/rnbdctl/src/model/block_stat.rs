@@ -2,10 +2,11 @@
 
 //! The block layer's counters of a disk (Documentation/block/stat.rst of the kernel).
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The counters in `/sys/block/<disk>/stat` since the disk was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BlockStat {
     /// Completed reads.
     pub reads: u64,

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use proto::rnbd::IoMode;
 use proto::setting;
 use proto::setting::Setting;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ use super::Path;
 use super::Settings;
 
 /// This machine as a client.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Client {
     /// Whether `rnbd_client` is loaded.
     pub loaded: bool,
@@ -26,7 +27,7 @@ pub struct Client {
 }
 
 /// A `/dev/rnbd<N>`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClientDevice {
     /// The kernel's name: `rnbd0`.
     pub name: String,
@@ -36,7 +37,7 @@ pub struct ClientDevice {
     pub session: String,
     /// The disk's path at the server, as it was mapped.
     pub device_path: String,
-    /// The access mode; `None` if the module says something unknown.
+    /// The access mode; `None` if the module gives an unknown value.
     pub access_mode: Option<AccessMode>,
     /// How the server was asked to read and write the disk; `Some(None)` if it was not asked.
     /// `None` if the module does not say, or says something unknown.
@@ -47,15 +48,17 @@ pub struct ClientDevice {
     /// Whether the server's administrator has closed the device. Then only a remap of this very
     /// device opens it again.
     pub closed_by_server: bool,
-    /// The size in bytes.
+    /// The size in bytes; `None` if the module does not say.
     pub size_bytes: Option<u64>,
-    /// The number of queues for polled IO.
+    /// The number of queues for polled IO; `None` if the module does not say.
     pub poll_queues: Option<u32>,
     /// The time that a request may be in flight, in ms; 0: as long as it takes. `None` if the
     /// module has no such limit (as the C module), or says something unknown.
+    #[schemars(range(min = 0))]
     pub io_timeout_ms: Option<i32>,
     /// The time that requests wait while no path is up, in ms; -1: as the session says. `None` if
     /// the module has no such time for devices, or says something unknown.
+    #[schemars(range(min = -1))]
     pub hold_io_ms: Option<i32>,
     /// The number of requests that were ended because of `io_timeout_ms`, modulo 2^32.
     pub io_timeouts: Option<u32>,
@@ -83,14 +86,14 @@ impl ClientDevice {
 }
 
 /// Whether a device works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceState {
     /// The device is being mapped.
     Init,
     /// The device is mapped and takes requests.
     Open,
-    /// The server cannot be reached.
+    /// The server cannot be reached, or does not have the device open.
     Closed,
     /// The device is being unmapped.
     Unmapped,
@@ -123,7 +126,7 @@ impl DeviceState {
 }
 
 /// How a disk is mapped.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessMode {
     /// For reading
@@ -156,7 +159,7 @@ impl AccessMode {
 }
 
 /// A session with a server.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ClientSession {
     /// The name, which the server sees, too.
     pub name: String,
@@ -174,7 +177,7 @@ pub struct ClientSession {
 }
 
 /// Whether the paths of a session are up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionState {
     /// All paths are up.
@@ -213,7 +216,7 @@ impl ClientSession {
 }
 
 /// How the path of a request is chosen.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize, ValueEnum, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
     /// All paths in turn

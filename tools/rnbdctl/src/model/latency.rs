@@ -2,16 +2,19 @@
 
 //! The stages in which requests spend their time.
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
 use super::Side;
+use super::Version;
 
 /// The measurements, of both ends.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Latency {
-    /// The version of the JSON output.
-    pub version: u32,
+    /// The version of the JSON output. It changes when a field is removed or changes its meaning,
+    /// not when a field is added.
+    pub version: Version,
     /// The time of the measurement, in seconds.
     pub seconds: u32,
     /// The devices that this machine has mapped, and those that it exports.
@@ -19,7 +22,7 @@ pub struct Latency {
 }
 
 /// The requests of a device that ended during the measurement.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DeviceLatency {
     /// The kernel's name: `rnbd0`, or `sda` for an exported device.
     pub name: String,
@@ -34,9 +37,10 @@ pub struct DeviceLatency {
 }
 
 /// The requests of a kind.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct KindLatency {
     /// `read`, `write` or `other`.
+    #[schemars(extend("enum" = ["read", "write", "other"]))]
     pub kind: String,
     /// The mean time of the network: the client's `remote` less the server's `whole`. `None` if
     /// only one end is known. Only for a client's device.
@@ -46,10 +50,11 @@ pub struct KindLatency {
 }
 
 /// A stage of requests.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StageLatency {
     /// The name: at a client `wait`, `remote`, `whole`; at a server `queue`, `disk`, `response`,
     /// `whole`.
+    #[schemars(extend("enum" = ["wait", "remote", "queue", "disk", "response", "whole"]))]
     pub stage: String,
     /// The number of requests.
     pub requests: u64,
@@ -70,7 +75,7 @@ pub struct StageLatency {
 }
 
 /// The number of requests that took about the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
     /// The least time of the bucket. The bucket ends where the next bucket begins.
     pub least_ns: u64,

@@ -2,8 +2,8 @@
 
 //! Devices, sessions and paths of this machine as a client and as a server.
 //!
-//! All types are plain data. The field names are those of the JSON output, which `schema.json`
-//! describes.
+//! All types are plain data. The field names are those of the JSON output. Its schema has their
+//! documentation, too ([`crate::schema`]); there `null` stands for `None`.
 
 mod block_stat;
 mod client;
@@ -14,6 +14,7 @@ mod path;
 mod rdma;
 mod server;
 mod settings;
+mod version;
 
 pub use block_stat::BlockStat;
 pub use client::AccessMode;
@@ -46,7 +47,5 @@ pub use server::ServerDevice;
 pub use server::ServerSession;
 pub use settings::range;
 pub use settings::Settings;
-
-/// The version of the JSON output. It changes when a field is removed or changes its meaning, not
-/// when a field is added.
-pub const JSON_VERSION: u32 = 1;
+pub use version::Version;
+pub use version::JSON_VERSION;

@@ -5,11 +5,12 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::Serialize;
 
 /// The end of a session that this machine is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// This machine has mapped devices.
@@ -29,7 +30,7 @@ impl Side {
 }
 
 /// A path.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Path {
     /// The name of its folder: `source@destination`.
     pub name: String,
@@ -47,7 +48,7 @@ pub struct Path {
     pub source: String,
     /// The server's address.
     pub destination: String,
-    /// The round trip of the last heartbeats; only the client knows it.
+    /// The round trip of the last heartbeats, in ns; only the client knows it.
     pub latency_ns: Option<u64>,
     /// The counters of the path.
     pub stats: PathStats,
@@ -64,7 +65,7 @@ impl Path {
 }
 
 /// Whether a path is up. A server has only paths that are up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum PathState {
     /// The path is up.
@@ -92,9 +93,7 @@ impl PathState {
 }
 
 /// The counters of a path since it was made, or since the counters were reset.
-///
-/// Only a client knows the last four.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PathStats {
     /// Requests that read.
     pub reads: u64,
@@ -104,14 +103,15 @@ pub struct PathStats {
     pub writes: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Requests in flight; the C module counts them only with the policy `min-inflight`.
+    /// Requests in flight; client only. The C module counts them only with the policy
+    /// `min-inflight`.
     pub inflight: Option<u64>,
-    /// Requests that came from another path that failed.
+    /// Requests that came from another path that failed; client only.
     pub failovers: Option<u64>,
-    /// The number of times that the path was connected again. The C module begins with -1, which is
-    /// 0 here.
+    /// The number of times that the path was connected again; client only. The C module begins with
+    /// -1, which is 0 here.
     pub reconnects: Option<u64>,
-    /// The number of failed attempts to connect the path again.
+    /// The number of failed attempts to connect the path again; client only.
     pub failed_reconnects: Option<u64>,
 }
 

@@ -5,10 +5,11 @@
 use std::net::IpAddr;
 use std::net::Ipv6Addr;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// An RDMA device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RdmaDevice {
     /// The kernel's name: `mlx5_0`, `rxe0`.
     pub name: String,
@@ -21,7 +22,7 @@ pub struct RdmaDevice {
 }
 
 /// A port of an RDMA device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct RdmaPort {
     /// Its number, from 1.
     pub number: u32,
@@ -54,7 +55,7 @@ impl RdmaPort {
 }
 
 /// An address of a port.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Gid {
     /// The index in the port's table.
     pub index: u32,

@@ -4,13 +4,14 @@
 
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::AccessMode;
 use super::Path;
 
 /// This machine as a server.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Server {
     /// Whether `rnbd_server` is loaded.
     pub loaded: bool,
@@ -21,7 +22,7 @@ pub struct Server {
 }
 
 /// A block device that clients have mapped.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ServerDevice {
     /// The kernel's name: `sda`.
     pub name: String,
@@ -30,7 +31,7 @@ pub struct ServerDevice {
 }
 
 /// A device in a session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Export {
     /// The session.
     pub session: String,
@@ -44,7 +45,7 @@ pub struct Export {
 }
 
 /// A client's session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct ServerSession {
     /// The name, which the client chose.
     pub name: String,

@@ -2,10 +2,15 @@
 
 //! The tunables of a client's sessions and devices.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use proto::setting;
 use proto::setting::Setting;
+use schemars::json_schema;
+use schemars::JsonSchema;
+use schemars::Schema;
+use schemars::SchemaGenerator;
 use serde::Serialize;
 
 /// The range of a tunable, as text: `0, or 1000 to 86400000`.
@@ -47,5 +52,31 @@ impl Settings {
     /// The value of the tunable called `name`, if the module has it.
     pub fn get(&self, name: &str) -> Option<i64> {
         self.0.get(name).copied()
+    }
+}
+
+/// The tunables are those of [`Settings::ALL`], each with its range.
+impl JsonSchema for Settings {
+    fn schema_name() -> Cow<'static, str> {
+        "Settings".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let tunable = |setting: Setting| {
+            let values = json_schema!({
+                "description": range(&setting),
+                "type": "integer",
+                "minimum": setting.min,
+                "maximum": setting.max,
+            });
+            (setting.name.to_owned(), values.to_value())
+        };
+        let tunables: serde_json::Map<_, _> = Self::ALL.into_iter().map(tunable).collect();
+        json_schema!({
+            "description": "The values of the tunables that the loaded module has. The C module \
+                has only max_reconnect_attempts.",
+            "type": "object",
+            "properties": tunables,
+        })
     }
 }

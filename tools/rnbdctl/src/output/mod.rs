@@ -29,9 +29,15 @@ pub use table::Column;
 pub use table::Table;
 pub use table::Tone;
 
+use crate::schema::Document;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
+
+/// A document as one line of JSON, without a newline at its end.
+pub(crate) fn one_line<D: Serialize + Document>(document: &D) -> serde_json::Result<String> {
+    serde_json::to_string(document)
+}
 
 /// How results are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -46,8 +52,8 @@ pub enum Format {
 
 /// The result of a command.
 ///
-/// JSON has it as it is serialised.
-pub trait Report: Serialize {
+/// JSON has it as it is serialised, and `rnbdctl schema` describes it.
+pub trait Report: Serialize + Document {
     /// The result as tables. CSV has one header for all tables. With several tables a first column
     /// `kind` tells them apart, and columns that a table lacks are empty.
     fn tables(&self) -> Vec<Table>;

@@ -6,6 +6,7 @@ mod local;
 mod rdma;
 mod server;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use server::answers;
@@ -17,7 +18,7 @@ use crate::Result;
 use crate::System;
 
 /// The result of a check.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
     /// The subject of the check, in a word or two.
     pub check: String,
@@ -30,8 +31,9 @@ pub struct Finding {
 }
 
 /// The status of a subject.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "CheckStatus")]
 pub enum Status {
     /// It works.
     Ok,

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use super::said;
 use super::Facts;
 use super::Trouble;
+use super::TroubleKind;
 use crate::control::errno;
 use crate::kernel_log::Record;
 use crate::model::ClientDevice;
@@ -43,7 +44,7 @@ pub(super) fn of(facts: &Facts, device: &ClientDevice) -> Vec<Trouble> {
 fn new(
     facts: &Facts,
     device: &ClientDevice,
-    trouble: &'static str,
+    trouble: TroubleKind,
     problem: String,
     remedy: String,
 ) -> Trouble {
@@ -92,7 +93,7 @@ fn closed_there(facts: &Facts, device: &ClientDevice) -> Trouble {
     let line = newest(facts, device, "closed the device");
     since(
         facts,
-        new(facts, device, "closed-by-server", problem, remedy),
+        new(facts, device, TroubleKind::ClosedByServer, problem, remedy),
         line,
     )
 }
@@ -134,7 +135,7 @@ fn not_opened(facts: &Facts, device: &ClientDevice) -> Trouble {
     let trouble = new(
         facts,
         device,
-        "not-opened",
+        TroubleKind::NotOpened,
         problem,
         format!("{what}; {remap}"),
     );
@@ -150,7 +151,13 @@ fn hangs(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
              server has responded to {unanswered} of them"
         );
         let line = newest(facts, device, "no response of the server");
-        let trouble = new(facts, device, "disk-hangs", problem, check.to_owned());
+        let trouble = new(
+            facts,
+            device,
+            TroubleKind::DiskHangs,
+            problem,
+            check.to_owned(),
+        );
         return Some(since(facts, trouble, line));
     }
     let inflight = facts.stuck.get(&device.name)?;
@@ -159,7 +166,13 @@ fn hangs(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
         "{check}; to end requests after 30 s: rnbdctl device set {} io_timeout_ms=30000",
         device.name
     );
-    Some(new(facts, device, "requests-stuck", problem, remedy))
+    Some(new(
+        facts,
+        device,
+        TroubleKind::RequestsStuck,
+        problem,
+        remedy,
+    ))
 }
 
 fn removed(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
@@ -173,7 +186,7 @@ fn removed(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
     }
     let problem = "the server's disk was removed: requests fail".to_owned();
     let remedy = "attach the disk to the server again, or unmap the device".to_owned();
-    let trouble = new(facts, device, "disk-removed", problem, remedy);
+    let trouble = new(facts, device, TroubleKind::DiskRemoved, problem, remedy);
     Some(since(facts, trouble, Some(line)))
 }
 
@@ -196,6 +209,13 @@ fn errors(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
         Errno::NOSPC => "add space on the server: the thin disk is full",
         _ => "check the disk on the server (kernel log, smartctl)",
     };
-    let trouble = new(facts, device, "io-errors", problem, remedy.to_owned()).mild();
+    let trouble = new(
+        facts,
+        device,
+        TroubleKind::IoErrors,
+        problem,
+        remedy.to_owned(),
+    )
+    .mild();
     Some(since(facts, trouble, Some(line)))
 }

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::Trouble;
+use super::TroubleKind;
 use crate::apply::Change;
 use crate::apply::Plan;
 use crate::apply::State;
@@ -125,7 +126,7 @@ pub(super) fn missing(facts: &Facts) -> Vec<Trouble> {
         let problem = "the module is not loaded, and the configuration file has disks to map";
         let remedy = "modprobe rnbd_client; rnbdctl apply";
         return vec![Trouble::new(
-            "no-module",
+            TroubleKind::NoModule,
             "module rnbd_client",
             problem,
             remedy,
@@ -144,7 +145,7 @@ pub(super) fn missing(facts: &Facts) -> Vec<Trouble> {
             let subject = format!("disk {} of session {}", device.path, plan.session);
             let problem = "the disk is in the configuration file, and not mapped";
             let remedy = "find the cause with: rnbdctl apply, or systemctl status rnbd";
-            let trouble = Trouble::new("not-mapped", subject, problem, remedy);
+            let trouble = Trouble::new(TroubleKind::NotMapped, subject, problem, remedy);
             let mut trouble = trouble.of_session(&plan.session);
             trouble.kernel = facts.last_lines(&[&plan.session]);
             found.push(trouble);

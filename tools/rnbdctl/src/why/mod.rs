@@ -8,18 +8,21 @@
 
 mod devices;
 mod facts;
+mod kind;
 mod paths;
 mod said;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use facts::Facts;
+pub use kind::TroubleKind;
 
 /// A trouble.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Trouble {
-    /// The kind of the trouble, in a word for programs.
-    pub trouble: &'static str,
+    /// The kind of the trouble.
+    pub trouble: TroubleKind,
     /// Whether devices do not work because of the trouble; otherwise they work, but not as they
     /// should.
     pub is_fatal: bool,
@@ -41,7 +44,7 @@ pub struct Trouble {
 
 impl Trouble {
     fn new(
-        trouble: &'static str,
+        trouble: TroubleKind,
         subject: impl Into<String>,
         problem: impl Into<String>,
         remedy: impl Into<String>,

@@ -7,6 +7,7 @@ use proto::setting::HOLD_IO;
 use super::said;
 use super::Facts;
 use super::Trouble;
+use super::TroubleKind;
 use crate::model::ClientDevice;
 use crate::model::ClientSession;
 use crate::model::Path;
@@ -16,14 +17,14 @@ use crate::output;
 struct Sign {
     /// A part of the line.
     part: &'static str,
-    trouble: &'static str,
+    trouble: TroubleKind,
     problem: &'static str,
     remedy: &'static str,
 }
 
 const fn sign(
     part: &'static str,
-    trouble: &'static str,
+    trouble: TroubleKind,
     problem: &'static str,
     remedy: &'static str,
 ) -> Sign {
@@ -43,73 +44,73 @@ const RECONNECT: &str = "remove the cause, then: rnbdctl path reconnect ";
 const SIGNS: [Sign; 12] = [
     sign(
         "no more attempts to reconnect",
-        "given-up",
+        TroubleKind::GivenUp,
         "all attempts to connect the path have failed (max_reconnect_attempts)",
         RECONNECT,
     ),
     sign(
         "queue depth changed",
-        "server-changed",
+        TroubleKind::ServerChanged,
         "rtrs_server was loaded with another sess_queue_depth: the session cannot go on",
         "load the server's modules as before, then: rnbdctl path reconnect ",
     ),
     sign(
         "largest request shrank",
-        "server-changed",
+        TroubleKind::ServerChanged,
         "rtrs_server was loaded with a smaller max_chunk_size: the session cannot go on",
         "load the server's modules as before, then: rnbdctl path reconnect ",
     ),
     sign(
         "draining for maintenance",
-        "maintenance",
+        TroubleKind::Maintenance,
         "the server is away for maintenance",
         "wait until the maintenance is over, or ask the server's administrator",
     ),
     sign(
         "previous session still exists",
-        "old-session",
+        TroubleKind::OldSession,
         "the server still has the old session of this client",
         "wait: the server ends the old session within half a minute, and this machine tries again",
     ),
     sign(
         "refused connection",
-        "refused",
+        TroubleKind::Refused,
         "the server's machine responds, but refuses the connection",
         "load rnbd_server on the server, or see its kernel log: dmesg | grep rtrs_server",
     ),
     sign(
         "does not respond to heartbeats",
-        "silent",
+        TroubleKind::Silent,
         "the server does not respond to heartbeats",
         ASK_SERVER,
     ),
     sign(
         "no machine responds",
-        "silent",
+        TroubleKind::Silent,
         "no machine responds at the address",
         ASK_SERVER,
     ),
     sign(
         "took more than",
-        "silent",
+        TroubleKind::Silent,
         "connecting the path takes longer than connect_timeout_ms",
         ASK_SERVER,
     ),
     sign(
         "no way to the server",
-        "no-route",
+        TroubleKind::NoRoute,
         "no RDMA device of this machine leads to the address",
         "list the RDMA devices with rnbdctl rdma; show the route with: ip route get ",
     ),
     sign(
         "the RDMA device is being removed",
-        "rdma-device-gone",
+        TroubleKind::RdmaDeviceGone,
         "the RDMA device of the path was removed",
         "load the driver of the RDMA device again; the path then reconnects by itself",
     ),
     sign(
         "connecting to the server failed",
-        "not-connected",
+        TroubleKind::NotConnected,
         "the path cannot be connected",
         ASK_SERVER,
     ),
@@ -161,7 +162,8 @@ fn no_path(facts: &Facts, session: &ClientSession, devices: &[&ClientDevice]) ->
         false => "see the trouble of each path below".to_owned(),
     };
     let subject = format!("session {}", session.name);
-    let mut trouble = Trouble::new("no-path", subject, problem, remedy).of_session(&session.name);
+    let mut trouble =
+        Trouble::new(TroubleKind::NoPath, subject, problem, remedy).of_session(&session.name);
     let is_loss =
         |line: &&crate::kernel_log::Record| line.message.ends_with("Device disconnected.");
     let losses = devices
@@ -196,7 +198,7 @@ fn path_down(facts: &Facts, path: &Path) -> Trouble {
         (Some((trouble, problem, remedy)), _) => new(trouble, problem, &remedy),
         (None, Some((sign, _))) => new(sign.trouble, sign.problem.to_owned(), sign.remedy),
         (None, None) => new(
-            "disconnected",
+            TroubleKind::Disconnected,
             "the path is disconnected, perhaps by hand: the kernel's log has no cause".to_owned(),
             "rnbdctl path reconnect ",
         ),
@@ -207,7 +209,7 @@ fn path_down(facts: &Facts, path: &Path) -> Trouble {
 }
 
 /// The trouble at this end, if there is any.
-fn here(facts: &Facts, path: &Path) -> Option<(&'static str, String, String)> {
+fn here(facts: &Facts, path: &Path) -> Option<(TroubleKind, String, String)> {
     let name = path.hca_name.as_ref()?;
     let Some(device) = facts
         .rdma_devices
@@ -215,7 +217,7 @@ fn here(facts: &Facts, path: &Path) -> Option<(&'static str, String, String)> {
         .find(|device| device.name == *name)
     else {
         return Some((
-            "rdma-device-gone",
+            TroubleKind::RdmaDeviceGone,
             format!("the RDMA device {name} of the path is missing"),
             "load its driver (for soft-RoCE: rdma link add); the path then reconnects by itself"
                 .to_owned(),
@@ -227,7 +229,7 @@ fn here(facts: &Facts, path: &Path) -> Option<(&'static str, String, String)> {
     }
     let netdev = port.netdev.as_deref().unwrap_or("the interface");
     Some((
-        "port-down",
+        TroubleKind::PortDown,
         format!("port {} of {name} is {}", port.number, port.state),
         format!("check the cable, the switch, and whether {netdev} is up: ip link show"),
     ))

@@ -127,7 +127,10 @@ impl Facts {
 /// The names of the troubles.
 fn names(facts: &Facts) -> Vec<&'static str> {
     let found = troubles(facts);
-    found.iter().map(|trouble| trouble.trouble).collect()
+    found
+        .iter()
+        .map(|trouble| trouble.trouble.as_str())
+        .collect()
 }
 
 fn only(facts: &Facts) -> Trouble {
@@ -213,7 +216,7 @@ fn a_path_that_is_down_has_a_reason() {
             .down(&[FIRST])
             .said(50, &format!("rtrs_client: {FIRST}: {line}"));
         let found = only(&facts);
-        assert_eq!(found.trouble, trouble, "{line}");
+        assert_eq!(found.trouble.as_str(), trouble, "{line}");
         assert!(found.remedy.contains(remedy), "{line}: {}", found.remedy);
         assert!(!found.is_fatal, "the other path is up");
         assert_eq!(found.for_seconds, Some(50));
@@ -221,7 +224,7 @@ fn a_path_that_is_down_has_a_reason() {
     }
     let unknown = only(&well().down(&[SECOND]));
     assert_eq!(
-        (unknown.trouble, unknown.for_seconds),
+        (unknown.trouble.as_str(), unknown.for_seconds),
         ("disconnected", None)
     );
     assert!(unknown
@@ -242,7 +245,10 @@ fn giving_up_counts_more_than_why() {
             &format!("rtrs_client: {FIRST}: no more attempts to reconnect"),
         );
     let found = only(&facts);
-    assert_eq!((found.trouble, found.for_seconds), ("given-up", Some(10)));
+    assert_eq!(
+        (found.trouble.as_str(), found.for_seconds),
+        ("given-up", Some(10))
+    );
     assert!(
         found.remedy.ends_with(&format!("path reconnect {FIRST}")),
         "{}",
@@ -257,14 +263,17 @@ fn what_is_wrong_at_this_end_counts_most() {
     let mut facts = well().down(&[FIRST]).said(50, &silent);
     facts.rdma_devices[0].ports[0].state = "DOWN".to_owned();
     let found = only(&facts);
-    assert_eq!((found.trouble, found.for_seconds), ("port-down", Some(50)));
+    assert_eq!(
+        (found.trouble.as_str(), found.for_seconds),
+        ("port-down", Some(50))
+    );
     assert!(
         found.problem.contains("port 1 of rxe0 is DOWN"),
         "{}",
         found.problem
     );
     facts.rdma_devices.clear();
-    assert_eq!(only(&facts).trouble, "rdma-device-gone");
+    assert_eq!(only(&facts).trouble.as_str(), "rdma-device-gone");
 }
 
 #[test]
@@ -304,7 +313,10 @@ fn a_device_that_was_not_opened_again_has_a_reason() {
     ] {
         let line = format!("rnbd_client: <b@s> Opening failed, server responded: {number}");
         let found = only(&well().closed(1).said(20, &line));
-        assert_eq!((found.trouble, found.for_seconds), ("not-opened", Some(20)));
+        assert_eq!(
+            (found.trouble.as_str(), found.for_seconds),
+            ("not-opened", Some(20))
+        );
         assert!(found.problem.contains(part), "{number}: {}", found.problem);
         assert!(
             found.remedy.ends_with("rnbdctl remap rnbd1"),
@@ -313,28 +325,28 @@ fn a_device_that_was_not_opened_again_has_a_reason() {
         );
         assert_eq!(found.device.as_deref(), Some("rnbd1"));
     }
-    assert_eq!(only(&well().closed(1)).trouble, "not-opened");
+    assert_eq!(only(&well().closed(1)).trouble.as_str(), "not-opened");
     let mut facts = well().closed(0);
     facts.client.devices[0].closed_by_server = true;
-    assert_eq!(only(&facts).trouble, "closed-by-server");
+    assert_eq!(only(&facts).trouble.as_str(), "closed-by-server");
 }
 
 #[test]
 fn a_disk_that_hangs_or_is_gone_or_fails() {
     let mut facts = well();
     facts.client.devices[0].io_unanswered = Some(3);
-    assert_eq!(only(&facts).trouble, "disk-hangs");
+    assert_eq!(only(&facts).trouble.as_str(), "disk-hangs");
     let mut facts = well();
     facts.stuck.insert("rnbd1".to_owned(), 7);
     let found = only(&facts);
-    assert_eq!(found.trouble, "requests-stuck");
+    assert_eq!(found.trouble.as_str(), "requests-stuck");
     assert!(
         found.problem.starts_with("7 requests are in flight"),
         "{}",
         found.problem
     );
     let gone = "rnbd_client: <a@s> The server's disk was removed, requests fail";
-    assert_eq!(only(&well().said(5, gone)).trouble, "disk-removed");
+    assert_eq!(only(&well().said(5, gone)).trouble.as_str(), "disk-removed");
     for (line, part) in [
         (
             "rnbd_client: <a@s> read I/O failed with err: -61",
@@ -346,7 +358,10 @@ fn a_disk_that_hangs_or_is_gone_or_fails() {
         ),
     ] {
         let found = only(&well().said(5, line));
-        assert_eq!((found.trouble, found.is_fatal), ("io-errors", false));
+        assert_eq!(
+            (found.trouble.as_str(), found.is_fatal),
+            ("io-errors", false)
+        );
         assert!(found.remedy.contains(part), "{}", found.remedy);
     }
     let lost = "rnbd_client: <a@s> read I/O failed with err: -103";
@@ -360,7 +375,7 @@ fn what_the_file_has_and_the_machine_does_not() {
     let mut facts = well();
     facts.config = Some(config);
     let found = only(&facts);
-    assert_eq!(found.trouble, "not-mapped");
+    assert_eq!(found.trouble.as_str(), "not-mapped");
     assert!(
         found.subject.contains("disk new of session s"),
         "{}",

@@ -53,7 +53,6 @@ fn json_keeps_to_the_schema() {
     let said = fake.ok(&["discover", "--session", "backup", "-o", "json"]);
     let value = serde_json::from_str(&said).unwrap();
     let schema = Schema::load();
-    assert!(schema.has("discover"));
     assert_eq!(schema.check("discover", &value), Ok(()));
     let disks = value["disks"].as_array().unwrap();
     assert_eq!(disks[1]["device_path"], "images/a b.img");

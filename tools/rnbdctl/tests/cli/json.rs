@@ -38,22 +38,22 @@ fn every_command_keeps_to_the_schema() {
         ("list", &["server", "list", "sessions"]),
         ("map", &["map", "-s", "backup", "/dev/sdb", "vg/tape"]),
         ("unmap", &["unmap", "rnbd0", "rnbd2"]),
-        ("show_client_device", &["show", "rnbd0"]),
-        ("show_client_session", &["show", "backup"]),
-        ("show_path", &["show", "10.0.1.2"]),
-        ("show_path", &["show", "10.0.0.7@10.0.0.1"]),
-        ("show_server_device", &["show", "sda"]),
-        ("show_server_session", &["show", "web"]),
-        ("policy", &["path", "policy", "backup"]),
+        ("show", &["show", "rnbd0"]),
+        ("show", &["show", "backup"]),
+        ("show", &["show", "10.0.1.2"]),
+        ("show", &["show", "10.0.0.7@10.0.0.1"]),
+        ("show", &["show", "sda"]),
+        ("show", &["show", "web"]),
+        ("path policy", &["path", "policy", "backup"]),
         ("rdma", &["rdma"]),
         ("check", &["check", "127.0.0.1"]),
         ("stats", &["stats"]),
         ("top", &["top", "--once", "--interval", "0.2"]),
         ("apply", &["apply", "--dry-run", "--prune"]),
-        ("config_check", &["config", "check"]),
-        ("config_check", &["config", "check", &wrong]),
-        ("server_policy", &["server", "policy", "show"]),
-        ("key_list", &["key", "list"]),
+        ("config check", &["config", "check"]),
+        ("config check", &["config", "check", &wrong]),
+        ("server policy show", &["server", "policy", "show"]),
+        ("key list", &["key", "list"]),
         ("why", &["why"]),
     ];
     fake.ok(&["key", "new", "web1"]);
@@ -63,13 +63,9 @@ fn every_command_keeps_to_the_schema() {
         "sys/class/rnbd-server/ctl/export_policy",
         "policy 7\n# none\n",
     );
-    for (definition, args) in commands {
-        assert!(
-            schema.has(definition),
-            "{definition} is not in schema.json's anyOf"
-        );
+    for (command, args) in commands {
         schema
-            .check(definition, &json(&fake, args))
+            .check(command, &json(&fake, args))
             .unwrap_or_else(|error| panic!("{args:?}: {error}"));
     }
 }
@@ -78,19 +74,19 @@ fn every_command_keeps_to_the_schema() {
 fn other_machines_keep_to_the_schema() {
     let schema = Schema::load();
     for fake in [Fake::new(), old_modules()] {
-        for (definition, command) in [("list", "list"), ("rdma", "rdma"), ("check", "check")] {
-            schema.check(definition, &json(&fake, &[command])).unwrap();
+        for command in ["list", "rdma", "check"] {
+            schema.check(command, &json(&fake, &[command])).unwrap();
         }
     }
     let fake = old_modules();
     schema
-        .check("show_client_device", &json(&fake, &["show", "rnbd0"]))
+        .check("show", &json(&fake, &["show", "rnbd0"]))
         .unwrap();
     schema
-        .check("show_client_session", &json(&fake, &["show", "old"]))
+        .check("show", &json(&fake, &["show", "old"]))
         .unwrap();
     schema
-        .check("show_server_session", &json(&fake, &["show", "old server"]))
+        .check("show", &json(&fake, &["show", "old server"]))
         .unwrap();
 }
 
@@ -151,7 +147,7 @@ fn what_the_module_does_not_say_of_timeouts_is_null() {
         let shown = json(&fake, &["show", "rnbd0"]);
         assert_eq!(shown["device"]["io_timeout_ms"], Value::Null, "{text:?}");
         assert_eq!(shown["device"]["io_timeouts"], Value::Null);
-        Schema::load().check("show_client_device", &shown).unwrap();
+        Schema::load().check("show", &shown).unwrap();
     }
 }
 
