@@ -155,7 +155,7 @@ def test_rnbdctl(t: Test) -> None:
     t.server.run(f"{command} load")
     t.equal(current(t), policy.file_text(text), "file after load")
     t.check(t.server.run(f"{command} show").out == text, "show prints another policy")
-    t.check('"loaded": true' in t.server.sh(f"{command} show -o json"), "show -o json")
+    t.check(program.json_of(t.server, "server", "policy", "show")["loaded"], "show -o json")
     not_opened(t, disks.PLAIN, session="other")
     t.server.create(path, policy.rule("other") + "allow session=x\n")
     result = t.server.run(f"{command} load", check=False)

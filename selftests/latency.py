@@ -210,7 +210,9 @@ def program_says(t: Test, node: Node, *args: object) -> Callable[[], Any]:
     def wait() -> Any:
         result = job.wait()
         t.equal((result.rc, result.err), (0, ""), f"rnbdctl latency on {node.name}")
-        return json.loads(result.out)
+        document = json.loads(result.out)
+        program.check_schema(node, [("latency", document)])
+        return document
 
     return wait
 

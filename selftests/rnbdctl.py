@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import time
 from collections.abc import Callable
 
@@ -260,6 +261,26 @@ def test_rdma_and_check(t: Test) -> None:
     t.equal({one["check"] for one in found if one["status"] == "failed"},
             {"client module", "server module"},
             f"what failed in {found}")
+
+
+def test_schema(t: Test) -> None:
+    """What the program prints as JSON is as its own schema says."""
+    prepare(t)
+    device = map_one(t)
+    t.client.call(guest_io.write, path=device.path, offset=0, length=4096, seed=1)
+    exported = next(iter(program.json_of(t.server, "server", "list", "devices")["server"]["devices"]))["name"]
+    for args in (("list",), ("server", "list"), ("show", device.name), ("show", "sess"), ("show", exported),
+                 ("show", f"{t.server.address}"), ("path", "policy", "sess"), ("rdma",), ("stats",), ("why",),
+                 ("top", "--once", "--interval", "0.2"), ("key", "list")):
+        program.json_of(t.client, *args)
+    if t.modules == "ours":
+        program.json_of(t.client, "latency", "--seconds", 1)
+    lines = program.run(t.client, "events", "--initial", "--for", 0).out.splitlines()
+    events = [json.loads(line) for line in lines]
+    t.check({"session-made", "path-added", "device-mapped"} <= {event["event"] for event in events}, f"{events}")
+    error = json.loads(program.run(t.client, "show", "rnbd77", "-o", "json", code=NOT_FOUND).err)
+    t.equal(error["error"]["kind"], "not-found", "kind of an error")
+    program.check_schema(t.client, [("error", error), *(("events", event) for event in events)])
 
 
 def test_completions_and_pages(t: Test) -> None:

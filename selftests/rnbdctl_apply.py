@@ -38,7 +38,7 @@ def prepare(t: Test, **options: Any) -> None:
 
 def mapped(t: Test) -> dict[str, dict[str, Any]]:
     """The devices of the client, by their path at the server."""
-    listed = json.loads(t.client.sh("rnbdctl list devices --client -o json"))
+    listed = program.json_of(t.client, "list", "devices", "--client")
     return {device["device_path"]: device for device in listed["client"]["devices"]}
 
 
@@ -57,7 +57,7 @@ def test_apply(t: Test) -> None:
         # Its server takes the second path, from the same machine over IPv6, for the first (EEXIST).
         both.pop()
     config(t, first, second, paths=both, policy="round-robin", max_reconnect_attempts=7)
-    planned = json.loads(t.client.sh("rnbdctl apply --dry-run -o json"))["changes"]
+    planned = program.json_of(t.client, "apply", "--dry-run")["changes"]
     t.equal({change["result"] for change in planned}, {"planned"}, "results of a dry run")
     t.equal(mapped(t), {}, "devices after a dry run")
     t.client.run("rnbdctl apply")
@@ -184,7 +184,7 @@ def test_rates_and_metrics(t: Test) -> None:
                                 "iflag=direct 2>/dev/null; done")
     try:
         t.client.wait_for(f"/sys/block/{name}/stat", matches=r"^\s*[1-9]")
-        rates = json.loads(t.client.sh("rnbdctl top --once --interval 1 -o json"))
+        rates = program.json_of(t.client, "top", "--once", "--interval", 1)
     finally:
         reader.kill()
         reader.wait()
@@ -198,10 +198,10 @@ def test_rates_and_metrics(t: Test) -> None:
     t.check(expected in metrics.splitlines(), f"no {expected} in {metrics}")
     t.check('rnbd_path_connected{session="sess"' in metrics and "rnbd_server_path_reads_total" in metrics,
             f"paths are missing in {metrics}")
-    counted = json.loads(t.client.sh("rnbdctl stats sess -o json"))["paths"][0]
+    counted = program.json_of(t.client, "stats", "sess")["paths"][0]
     t.check(counted["reads"] > 0, f"counted {counted}")
     t.client.run("rnbdctl stats --reset sess")
-    again = json.loads(t.client.sh("rnbdctl stats sess -o json"))["paths"][0]
+    again = program.json_of(t.client, "stats", "sess")["paths"][0]
     t.check(again["reads"] < counted["reads"], f"after a reset {again}")
     # The device goes while it is being watched.
     t.client.run(f"rnbdctl unmap --force {name}")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Checks of the Python sources: ruff and mypy, in a root tree that has these and the speller of spelling.py.
+"""Checks of the Python sources: ruff and mypy, in a root tree that also has what spelling.py and json_schema.py use.
 
-Debian has mypy and hunspell. ruff is the wheel that pip's own configuration leads to, held to a version and
+Debian has mypy, hunspell and jsonschema. ruff is the wheel that pip's own configuration leads to, held to a version and
 to its digests. What both ask for is in pyproject.toml.
 """
 
@@ -12,7 +12,7 @@ from . import run
 from .steps import Work
 
 SOURCES = ("tools/lab", "selftests")
-PACKAGES = ("hunspell", "hunspell-en-gb", "mypy", "python3-pip")
+PACKAGES = ("hunspell", "hunspell-en-gb", "mypy", "python3-jsonschema", "python3-pip")
 RUFF = """ruff==0.17.6 \\
     --hash=sha256:aa3b08254a732acba246891089a152c47c5733dc36b8ecb76ce8602f8326e5e4 \\
     --hash=sha256:435241c61af5909a022f76219d3d1bf24730dc1bf0acabb5ddf4b569ab3cbb30
