@@ -3,8 +3,10 @@
 
 import argparse
 import sys
+import tomllib
 import unittest
 from pathlib import Path
+from typing import Any
 
 from . import build
 from . import cache
@@ -39,6 +41,14 @@ def sources(pattern: str) -> list[str]:
 def host_crates() -> list[Path]:
     """The crates that are (also) ordinary cargo crates; fuzz targets need a compiler of their own."""
     return [Path(path) for path in sources("Cargo.toml") if "fuzz" not in Path(path).parts]
+
+
+def feature_sets(manifest: dict[str, Any]) -> list[str]:
+    """The features with which other programs may take a library, beside all of them: none, and each alone."""
+    if "lib" not in manifest:
+        return []
+    features = [name for name in manifest.get("features", {}) if name != "default"]
+    return ["", *features] if features else []
 
 
 def shell_scripts() -> list[str]:
@@ -90,6 +100,10 @@ def lint() -> None:
     for manifest in host_crates():
         argv = ["cargo", "clippy", "-q", "--locked", "--all-targets", "--manifest-path", str(manifest)]
         build.inside([*argv, "--", "-Dwarnings"])
+    for manifest in host_crates():
+        for features in feature_sets(tomllib.loads(manifest.read_text())):
+            argv = ["cargo", "clippy", "-q", "--locked", "--lib", "--no-default-features", "--features", features]
+            build.inside([*argv, "--manifest-path", str(manifest), "--", "-Dwarnings"])
     scripts = shell_scripts()
     if scripts:
         build.inside(["shellcheck", *scripts])

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import tomllib
 import unittest
 
+from lab import check
 from lab import crates
 from lab import paths
 
@@ -35,6 +37,20 @@ class Crates(unittest.TestCase):
             self.assertEqual(len(found), 1, found)
             self.assertIn(problem, found[0])
             self.assertTrue(found[0].startswith("x/Cargo.lock: "))
+
+    def test_features(self) -> None:
+        """A library is built without its features, and with each alone; a program is not."""
+        features = {"default": ["top", "exporter"], "top": ["dep:ratatui"], "exporter": ["dep:hyper"]}
+        self.assertEqual(check.feature_sets({"lib": {}, "features": features}), ["", "top", "exporter"])
+        self.assertEqual(check.feature_sets({"lib": {}}), [])
+        self.assertEqual(check.feature_sets({"features": {"failure-points": []}}), [])
+
+    def test_csi_driver(self) -> None:
+        """The CSI driver is made of nothing that only the exporter or the view of rnbdctl needs."""
+        locked = tomllib.loads((paths.CHECKOUT / "tools/rnbd-csi/Cargo.lock").read_text())
+        names = {package["name"] for package in locked["package"]}
+        self.assertIn("rnbdctl", names)
+        self.assertEqual(names & {"crossterm", "prometheus-client", "ratatui"}, set())
 
     def test_checkout(self) -> None:
         """The checkout keeps to that."""

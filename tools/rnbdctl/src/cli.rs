@@ -120,6 +120,7 @@ pub enum Command {
     /// Measure the time of requests in each stage: client, network, server, disk
     Latency(commands::latency::Args),
     /// Show the present rates of devices and paths, on the whole screen
+    #[cfg(feature = "top")]
     Top(commands::top::Args),
     /// Print each change of devices, sessions and paths as it happens, as a line of JSON
     Events(commands::events::Args),
@@ -127,6 +128,7 @@ pub enum Command {
     #[command(hide = true)]
     Udev(commands::udev::Args),
     /// Serve Prometheus metrics
+    #[cfg(feature = "exporter")]
     Exporter(commands::exporter::Args),
 }
 
@@ -212,9 +214,11 @@ pub fn run(cli: &Cli) -> Result {
         Command::Mirror(args) => commands::mirror::run(args, &context),
         Command::Stats(args) => commands::stats::run(args, &context),
         Command::Latency(args) => commands::latency::run(args, &context),
+        #[cfg(feature = "top")]
         Command::Top(args) => commands::top::run(args, &context),
         Command::Events(args) => commands::events::run(args, &context),
         Command::Udev(args) => commands::udev::run(args, &context),
+        #[cfg(feature = "exporter")]
         Command::Exporter(args) => commands::exporter::run(args, &context),
     }
 }

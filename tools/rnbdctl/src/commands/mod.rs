@@ -13,6 +13,7 @@ pub mod device;
 pub mod discover;
 mod each;
 pub mod events;
+#[cfg(feature = "exporter")]
 pub mod exporter;
 pub mod fabric;
 pub mod key;
@@ -35,6 +36,7 @@ pub mod server_policy;
 pub mod session;
 pub mod show;
 pub mod stats;
+#[cfg(feature = "top")]
 pub mod top;
 mod tunable;
 pub mod udev;

@@ -72,8 +72,8 @@ pub trait Report: Serialize + Document {
 /// The width of the terminal in characters; `None` if the terminal does not know it, as a serial
 /// terminal.
 fn width() -> Option<u16> {
-    let (width, _) = crossterm::terminal::size().ok()?;
-    (width != 0).then_some(width)
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col != 0).then_some(size.ws_col)
 }
 
 /// Standard output in some format.
