@@ -21,6 +21,7 @@ use crate::model::JSON_VERSION;
 use crate::output;
 use crate::output::Cell;
 use crate::output::Column;
+use crate::output::Format;
 use crate::output::Report;
 use crate::output::Table;
 use crate::output::Tone;
@@ -85,6 +86,10 @@ struct Part<D, S> {
 pub fn run(args: &Args, context: &Context) -> Result {
     let system = &context.system;
     let devices = matches!(args.what, None | Some(What::Devices));
+    let client_devices = || match context.output.format() {
+        Format::Json => system.client_devices(),
+        Format::Table | Format::Csv => system.client_device_rows(),
+    };
     let sessions = !matches!(args.what, Some(What::Devices));
     let mut listing = Listing {
         version: JSON_VERSION,
@@ -95,7 +100,7 @@ pub fn run(args: &Args, context: &Context) -> Result {
     if !args.server {
         listing.client = Some(Part {
             loaded: system.client_loaded(),
-            devices: devices.then(|| system.client_devices()).transpose()?,
+            devices: devices.then(client_devices).transpose()?,
             sessions: sessions.then(|| system.client_sessions()).transpose()?,
         });
     }

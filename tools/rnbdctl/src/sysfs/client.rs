@@ -4,6 +4,7 @@
 
 use std::path::Path as FilePath;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use proto::rnbd::IoMode;
 use proto::setting::HOLD_DISK_IO;
@@ -25,6 +26,7 @@ use crate::model::Policy;
 use crate::model::SessionState;
 use crate::model::Settings;
 use crate::model::Side;
+use crate::Error;
 use crate::Result;
 
 const SECTOR_SIZE: u64 = 512;
@@ -46,11 +48,22 @@ impl System {
 
     /// All mapped devices, by name.
     pub fn client_devices(&self) -> Result<Vec<ClientDevice>> {
+        self.devices(Detail::Whole)
+    }
+
+    /// All mapped devices, by name, with the values for a row of a table: name, session, disk,
+    /// access mode, state and size. The others are `None`, as of a module that does not have them.
+    /// It reads half as many files as [`Self::client_devices`].
+    pub fn client_device_rows(&self) -> Result<Vec<ClientDevice>> {
+        self.devices(Detail::Row)
+    }
+
+    fn devices(&self, detail: Detail) -> Result<Vec<ClientDevice>> {
         let mut devices = Vec::new();
         // This also finds devices that are being mapped, which have no link in ctl/devices yet.
         for (name, folder) in read::entries(&self.sys("block"))? {
             if name.starts_with("rnbd") {
-                devices.extend(client_device(&name, &folder)?);
+                devices.extend(client_device(&name, &folder, detail)?);
             }
         }
         Ok(devices)
@@ -61,7 +74,7 @@ impl System {
         if !name.starts_with("rnbd") || name.contains('/') {
             return Ok(None);
         }
-        client_device(name, &self.sys("block").join(name))
+        client_device(name, &self.sys("block").join(name), Detail::Whole)
     }
 
     /// The kernel's name of the device that `session` has mapped from `device_path`.
@@ -113,7 +126,16 @@ impl System {
     }
 }
 
-fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
+/// How many of a device's files are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    /// Those for a row of a table.
+    Row,
+    /// All.
+    Whole,
+}
+
+fn client_device(name: &str, disk: &FilePath, detail: Detail) -> Result<Option<ClientDevice>> {
     let folder = disk.join("rnbd");
     // A disk without this folder is being mapped or unmapped, and cannot be used.
     let Some(files) = read::Folder::open(&folder)? else {
@@ -123,6 +145,17 @@ fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
     let Some(state) = text("state")? else {
         return Ok(None);
     };
+    let state = DeviceState::parse(&state);
+    let more = |file: &str| match detail {
+        Detail::Row => Ok(None),
+        Detail::Whole => files.text(file),
+    };
+    let number = |file: &str| Ok::<Option<i32>, Error>(parsed(more(file)?));
+    // An administrator's close is told only of a closed device.
+    let closed_by = match state {
+        DeviceState::Closed => more("closed_by")?,
+        _ => None,
+    };
     let sectors: Option<u64> = files.number("../size")?;
     Ok(Some(ClientDevice {
         name: name.to_owned(),
@@ -130,21 +163,22 @@ fn client_device(name: &str, disk: &FilePath) -> Result<Option<ClientDevice>> {
         session: text("session")?.unwrap_or_default(),
         device_path: text("mapping_path")?.unwrap_or_default(),
         access_mode: text("access_mode")?.and_then(|mode| AccessMode::parse(&mode)),
-        io_mode: text("io_mode")?.and_then(|mode| io_mode(&mode)),
-        state: DeviceState::parse(&state),
-        closed_by_server: text("closed_by")?.is_some_and(|by| by == "server"),
+        io_mode: more("io_mode")?.and_then(|mode| io_mode(&mode)),
+        state,
+        closed_by_server: closed_by.is_some_and(|by| by == "server"),
         size_bytes: sectors.and_then(|sectors| sectors.checked_mul(SECTOR_SIZE)),
-        poll_queues: files.number("nr_poll_queues")?,
-        io_timeout_ms: files
-            .number(IO_TIMEOUT.name)?
-            .filter(|&ms| IO_TIMEOUT.contains(ms)),
-        hold_io_ms: files
-            .number(HOLD_DISK_IO.name)?
-            .filter(|&ms| HOLD_DISK_IO.contains(ms)),
-        io_timeouts: files.number("io_timeouts")?,
-        io_unanswered: files.number("io_unanswered")?,
+        poll_queues: parsed(more("nr_poll_queues")?),
+        io_timeout_ms: number(IO_TIMEOUT.name)?.filter(|&ms| IO_TIMEOUT.contains(ms)),
+        hold_io_ms: number(HOLD_DISK_IO.name)?.filter(|&ms| HOLD_DISK_IO.contains(ms)),
+        io_timeouts: parsed(more("io_timeouts")?),
+        io_unanswered: parsed(more("io_unanswered")?),
         folder,
     }))
+}
+
+/// The number of a file's text; `None` if it is none.
+fn parsed<T: FromStr>(text: Option<String>) -> Option<T> {
+    text.and_then(|text| text.parse().ok())
 }
 
 /// Parses the file `io_mode`; `None` if the text is unknown.
