@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """`lab terms`: words that the glossary of design.md has another word for, in documents, comments and help texts.
 
-The glossary is the tables below `## Terms`: their last column has the words that are not used. terms.toml has the places
-where such a word means another thing.
+The glossary is the tables below `## Terms`: their last column has the words that are not used. terms.toml has the
+places where such a word means another thing.
 """
 
 from __future__ import annotations

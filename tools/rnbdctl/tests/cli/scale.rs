@@ -99,7 +99,7 @@ fn files_of(fake: &Fake, device: &str, args: &[&str]) -> BTreeMap<String, Calls>
 }
 
 #[test]
-fn a_list_opens_each_file_once_and_only_what_it_prints() {
+fn a_list_opens_each_file_once_and_a_table_only_its_own() {
     let fake = thousand();
     let row = ["access_mode", "mapping_path", "session", "size", "state"];
     let more = [
