@@ -4,11 +4,11 @@
 //! response when the paths are lost, or because they take too long.
 //!
 //! A request that takes too long is ended here while the server is still at work on it: the request
-//! *is unanswered*. Its number stays in use until the server has responded. Until then its device
-//! sends nothing, so no later request can be on the disk before it. The tag goes back to the block
-//! layer, though, and may go to a request of another disk of the session. That request *moves*: the
-//! transport has it under any other number that is free. The table here always names requests by
-//! their tags.
+//! is *abandoned* (`io_unanswered` counts such requests). Its number stays in use until the server
+//! has responded. Until then its device sends nothing, so no later request can be on the disk
+//! before it. The tag goes back to the block layer, though, and may go to a request of another disk
+//! of the session. That request *moves*: the transport has it under any other number that is free.
+//! The table here always names requests by their tags.
 
 use kernel::sync::Arc;
 use kernel_ext::{
@@ -49,18 +49,18 @@ use crate::{
 /// A request that has taken as long as its device allows.
 type Expired<'a, S> = ExpiredRequest<'a, RemoteDevice, S>;
 
-/// At most one in this many numbers of a session is that of an unanswered request.
-const UNANSWERED_SHARE: u32 = 2;
-/// The same for the unanswered requests of one device.
-const UNANSWERED_SHARE_OF_DEVICE: u32 = 4;
+/// At most one in this many numbers of a session is that of an abandoned request.
+const ABANDONED_SHARE: u32 = 2;
+/// The same for the abandoned requests of one device.
+const ABANDONED_SHARE_OF_DEVICE: u32 = 4;
 
 /// No request has moved to a number.
 const NO_TAG: u32 = u32::MAX;
 
 /// The state of a number.
 struct Number {
-    /// The device of the unanswered request of this number.
-    unanswered: BoxSlot<Arc<RemoteDevice>>,
+    /// The device of the abandoned request of this number.
+    abandoned: BoxSlot<Arc<RemoteDevice>>,
     /// The tag of the request that has moved to this number; [`NO_TAG`] if there is none.
     moved: Atomic<u32>,
 }
@@ -70,8 +70,8 @@ struct Number {
 pub(crate) struct InFlight {
     table: RequestTable<RemoteDevice>,
     numbers: KVVec<Number>,
-    /// How many requests are unanswered.
-    unanswered: Atomic<u32>,
+    /// How many requests are abandoned.
+    abandoned: Atomic<u32>,
     /// Where the search for a free number begins: at the number that a moved request has left last,
     /// or behind the number to which a request has moved last.
     first: Atomic<u32>,
@@ -86,7 +86,7 @@ impl InFlight {
         let mut numbers = KVVec::with_capacity(usize::try_from(queue_depth)?, GFP_KERNEL)?;
         for _ in 0..queue_depth {
             let number = Number {
-                unanswered: BoxSlot::empty(),
+                abandoned: BoxSlot::empty(),
                 moved: Atomic::new(NO_TAG),
             };
             numbers.push(number, GFP_KERNEL)?;
@@ -95,7 +95,7 @@ impl InFlight {
             try_pin_init!(Self {
                 table: RequestTable::new(queue_depth)?,
                 numbers,
-                unanswered: Atomic::new(0),
+                abandoned: Atomic::new(0),
                 first: Atomic::new(0),
                 moving <- new_spinlock_irq!((), "InFlight::moving"),
             }? Error),
@@ -160,7 +160,7 @@ impl InFlight {
 
     /// Gives back or fails a request that got no response; see
     /// [`rtrs_client::SessionEvents::unanswered`].
-    pub(crate) fn unanswered(&self, tag: u32, error: SubmitError) {
+    pub(crate) fn ended_without_response(&self, tag: u32, error: SubmitError) {
         let Some(request) = self.table.take(tag) else {
             return;
         };
@@ -203,7 +203,7 @@ impl InFlight {
             return false;
         };
         let (op, sector, bytes) = (request.op(), request.sector(), request.bytes());
-        let Some((request, is_abandoned)) = self.give_up(transport, request, sink, kept) else {
+        let Some((request, is_abandoned)) = self.abandon(transport, request, sink, kept) else {
             return false;
         };
         if is_abandoned {
@@ -216,7 +216,7 @@ impl InFlight {
     /// Takes out a request that is to be ended. The second result is true if the transport has
     /// abandoned the request; then the request's number keeps the device, `kept`. Otherwise the
     /// event that tells of the request's end has just come, and has not found the request.
-    fn give_up<S>(
+    fn abandon<S>(
         &self,
         transport: &Session,
         request: &Expired<'_, S>,
@@ -240,7 +240,7 @@ impl InFlight {
         // Taken out first: otherwise its tag could go to another request.
         let taken = self.table.take_expired(tag, request)?;
         if let Some((number, moved)) = self.number_of(transport, tag) {
-            let committed = || self.add_unanswered(number, kept);
+            let committed = || self.add_abandoned(number, kept);
             if transport.abandon(number, moved, sink, committed) {
                 return Some((taken, true));
             }
@@ -270,43 +270,43 @@ impl InFlight {
             .map(|(index, _)| index)
     }
 
-    /// Whether one more request of `device` may be unanswered. Without the lock that may change at
+    /// Whether one more request of `device` may be abandoned. Without the lock that may change at
     /// any moment.
     fn may_abandon(&self, device: &RemoteDevice) -> bool {
         let depth = self.numbers.len() as u32;
         let limit = |share| depth.div_euclid(share).max(1);
-        self.unanswered.load(ordering::Relaxed) < limit(UNANSWERED_SHARE)
-            && device.unanswered() < limit(UNANSWERED_SHARE_OF_DEVICE)
+        self.abandoned.load(ordering::Relaxed) < limit(ABANDONED_SHARE)
+            && device.unanswered() < limit(ABANDONED_SHARE_OF_DEVICE)
     }
 
     /// Counts the request of `number`, which is about to be abandoned, for `device`. Under the
     /// lock.
-    fn add_unanswered(&self, number: u32, device: KBox<Arc<RemoteDevice>>) {
+    fn add_abandoned(&self, number: u32, device: KBox<Arc<RemoteDevice>>) {
         let Some(number) = self.numbers.get(number as usize) else {
             return;
         };
-        self.unanswered.add(1, ordering::Relaxed);
+        self.abandoned.add(1, ordering::Relaxed);
         device.timed_out();
-        // The slot was empty: the number had no unanswered request.
-        let _ = number.unanswered.put(device);
+        // The slot was empty: the number had no abandoned request.
+        let _ = number.abandoned.put(device);
     }
 
     /// Lets go of the devices: the session is closed, so no response comes any more. Any context.
     pub(crate) fn close(&self) {
         for number in &self.numbers {
-            drop(number.unanswered.take());
+            drop(number.abandoned.take());
         }
     }
 
-    /// Uncounts an unanswered request, at which the server is not at work any more; see
+    /// Uncounts an abandoned request, at which the server is not at work any more; see
     /// [`rtrs_client::SessionEvents::abandoned_ended`].
     pub(crate) fn abandoned_ended(&self, number: u32) {
         let Some(number) = self.numbers.get(number as usize) else {
             return;
         };
         number.moved.store(NO_TAG, ordering::Relaxed);
-        if let Some(device) = number.unanswered.take() {
-            self.unanswered.add(u32::MAX, ordering::Relaxed);
+        if let Some(device) = number.abandoned.take() {
+            self.abandoned.add(u32::MAX, ordering::Relaxed);
             device.answered();
         }
     }

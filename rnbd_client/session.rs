@@ -250,7 +250,7 @@ impl Session {
     /// session's devices must be gone. Sleeps.
     pub(crate) fn close(&self) {
         self.server.transport.close();
-        // The devices of unanswered requests keep the session.
+        // The devices of abandoned requests keep the session.
         if let Some(in_flight) = self.link.in_flight.as_ref() {
             in_flight.close();
         }
@@ -517,7 +517,7 @@ impl SessionEvents for Events {
 
     fn unanswered(&self, tag: u32, error: SubmitError) {
         if let Some(in_flight) = self.0.in_flight.as_ref() {
-            in_flight.unanswered(tag, error);
+            in_flight.ended_without_response(tag, error);
         }
     }
 

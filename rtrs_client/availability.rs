@@ -2,12 +2,14 @@
 
 //! Whether a session has a path that is up, and what the server is told of that.
 //!
-//! A request whose path fails goes to another path, in the same chunk of the server's memory, and
-//! the server has the second copy wait for the first. Without another path the request is given up.
-//! Its chunk is soon used for another request, although the server may still be at work on it. So a
-//! path that connects tells the server how many requests were given up so far. If that count has
-//! changed, the server ends the old session and then makes a new one, with other chunks. No path
-//! that is up, or comes up, may have told less: see [`Availability::giving_up`].
+//! A request whose path fails goes to another path when the server has ended the first path (the
+//! fence, `path/teardown.rs`). It keeps its chunk of the server's memory, and the server has the
+//! second copy wait for the first. Without another path the request is given up. Then its chunk is
+//! soon used for another request, and a newer write to the same place may be sent, although the
+//! server may still be at work on the old request. So a path that connects tells the server how
+//! many requests were given up so far. If that count has changed, the server ends the old session
+//! and then makes a new one, with other chunks. No path that is up, or comes up, may have told
+//! less: see [`Availability::giving_up`].
 
 use kernel::{
     new_mutex,
@@ -115,8 +117,8 @@ impl Availability {
     /// Process context.
     ///
     /// A path that asks from here on tells the server. A path that has asked before and is not up
-    /// yet will not come up. Paths that are up must be taken down before the request's chunk is
-    /// used again.
+    /// yet will not come up. Paths that are up must carry no request any more before the request's
+    /// chunk is used again.
     pub(crate) fn giving_up(&self) {
         let mut state = self.state.lock();
         state.given_up = state.given_up.wrapping_add(1);

@@ -45,7 +45,7 @@ impl Backoff {
 
     /// Notes that the session cannot use what the server offers. No attempt follows until
     /// [`Backoff::reset`].
-    pub(crate) fn give_up(&self) {
+    pub(crate) fn note_hopeless(&self) {
         self.hopeless.store(true, ordering::Relaxed);
     }
 

@@ -76,8 +76,8 @@ impl Session {
 
     /// As [`Self::give_up`], with `error` as the reason.
     fn give_up_for(&self, request: Owned<'_, Request>, error: Error) {
-        // In this order: a path that came up before is taken down, and a path that comes up later
-        // tells the server.
+        // In this order: a path that came up before is failed, and a path that comes up later tells
+        // the server.
         self.availability.giving_up();
         self.fail_paths();
         let error = match self.tags.is_of_service(request.tag()) {
@@ -87,8 +87,9 @@ impl Session {
         self.tags.unanswered(request, error);
     }
 
-    /// Takes all paths down before a request is given up that the server may be at work on. The
-    /// server only learns of such requests from a path that connects. Sleeps.
+    /// Fails all paths before a request is given up that the server may be at work on: they carry
+    /// no other request when this returns, and are taken down in the background. The server only
+    /// learns of requests that were given up from a path that connects. Sleeps.
     fn fail_paths(&self) {
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.load(&guard) else {
@@ -96,7 +97,9 @@ impl Session {
         };
         let mut any = false;
         for path in paths.iter().filter(|path| path.is_connected()) {
-            // Such a path cannot carry this request: its limits are lower than the lost path's.
+            // Such a path cannot carry this request, since its limits are lower than the lost
+            // path's. Or it came up when the lost path had found no path to ask by, without a
+            // fence.
             any |= path.connection_failed();
         }
         drop(guard);

@@ -191,9 +191,9 @@ impl<P: PathEvents> ConnectionHandler<P> {
         core::mem::replace(&mut *self.progress.lock(), Progress::Waiting)
     }
 
-    /// Whether the server, or the CM in its place, has ended the connection, which was established.
-    /// May sleep.
-    pub(crate) fn has_ended(&self) -> bool {
+    /// Whether the server, or the CM in its place, has disconnected the connection, which was
+    /// established. May sleep.
+    pub(crate) fn is_disconnected(&self) -> bool {
         matches!(*self.progress.lock(), Progress::Failed(_))
     }
 

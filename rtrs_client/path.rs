@@ -380,7 +380,7 @@ impl Path {
     }
 
     /// Closes the path. It is connected again only if an administrator asks for it. Any context.
-    fn give_up(self: &Arc<Self>) {
+    fn stop_reconnecting(self: &Arc<Self>) {
         tracepoint::clt_close_conns(|| self.trace());
         if self.change_state(ClientEvent::Close).is_some() {
             self.queue_recovery();

@@ -11,7 +11,7 @@ use kernel_ext::sync::atomic::{
 pub(super) struct Ending(Atomic<u32>);
 
 impl Ending {
-    /// Nothing is awaited. No path has this number or the next one.
+    /// Nothing is awaited. No path has this number or [`Self::CONFIRMED`]: numbers are below 2^28.
     const NONE: u32 = u32::MAX;
     /// The server has ended the path.
     const CONFIRMED: u32 = u32::MAX - 1;

@@ -412,7 +412,7 @@ impl Setup<'_> {
         let queue_depth = path
             .session
             .negotiated(path.name_text(), &accept, domain.device())
-            .inspect_err(|_| path.backoff.give_up())?;
+            .inspect_err(|_| path.backoff.note_hopeless())?;
         path.set_device(queue_pair)?;
         path.settle_name()?;
         let max_segments = path.session.limit_segments(domain.device())?;

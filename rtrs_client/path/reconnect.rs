@@ -97,7 +97,7 @@ impl Path {
                  when the server is back\n",
                 self.name_text()
             );
-            self.give_up();
+            self.stop_reconnecting();
             return Err(ECANCELED);
         }
         if self.change_state(ClientEvent::Connect).is_none() {
@@ -120,7 +120,7 @@ impl Path {
                      its old parameters again\n",
                     self.name_text()
                 );
-                self.give_up();
+                self.stop_reconnecting();
                 return Err(ECANCELED);
             }
             self.schedule_attempt(is_excused);

@@ -55,14 +55,18 @@ const DISCONNECTION_TIMEOUT_MS: u32 = 1000;
 /// `proto/tests/fence` is their model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fence {
-    /// The server begins with no request of the path any more. The requests may go by other paths.
+    /// No request that is to be sent again can begin at the server. The requests may go by other
+    /// paths.
     Passed,
     /// No path is left by which the server could be asked. The requests are given up, and with them
-    /// the server's session, whose chunks are not used again.
+    /// the server's session, whose chunks are not used again: see [`Availability::giving_up()`] and
+    /// [`ConnReq::given_up_since()`](proto::rtrs::ConnReq::given_up_since).
+    ///
+    /// [`Availability::giving_up()`]: crate::availability::Availability::giving_up
     Lost,
     /// The server cannot be asked. The requests go by other paths all the same, as C's do at once.
     /// Documentation/design.md says what can still happen then.
-    Unknown,
+    Absent,
 }
 
 /// The other paths by which the server can be asked to end a path.
@@ -121,15 +125,15 @@ impl Path {
         if requests.in_flight() == 0 {
             return Fence::Passed;
         }
-        let number = set.incarnation.number;
-        self.ending.begin(number);
+        let path_number = set.incarnation.number;
+        self.ending.begin(path_number);
         let fence = if requests.ends_other_paths() {
-            self.wait_for_path_ended(number)
+            self.wait_for_path_ended(path_number)
         } else {
             if !self.heartbeat.is_silent() {
                 self.wait_for_disconnection(set);
             }
-            Fence::Unknown
+            Fence::Absent
         };
         self.ending.end();
         fence
@@ -178,7 +182,7 @@ impl Path {
         let began = Instant::<Monotonic>::now();
         let all_ended = || {
             set.iter()
-                .all(|connection| connection.queue_pair().handler().has_ended())
+                .all(|connection| connection.queue_pair().handler().is_disconnected())
         };
         while !all_ended() {
             let elapsed = began.elapsed().as_millis();
@@ -230,17 +234,18 @@ impl Path {
             return;
         };
         let (tags, mut tag) = (&self.session.tags, 0);
-        let number = requests.incarnation();
-        self.left_behind_in.store(number, ordering::Relaxed);
+        let incarnation_number = requests.incarnation();
+        self.left_behind_in
+            .store(incarnation_number, ordering::Relaxed);
         while let Some(outstanding) = requests.take_outstanding(tags, &mut tag) {
             match outstanding {
                 Outstanding::Answered(request, result) => tags.finish(request, result),
                 Outstanding::Closed(request) => tags.abandoned_ended(request),
-                Outstanding::Unanswered(request) if fence == Fence::Lost => {
+                Outstanding::ToSendAgain(request) if fence == Fence::Lost => {
                     self.owner.give_up(request)
                 }
-                Outstanding::Unanswered(mut request) => {
-                    tags.note_resent(&mut request, number);
+                Outstanding::ToSendAgain(mut request) => {
+                    tags.note_resent(&mut request, incarnation_number);
                     self.owner.fail_over(self, request);
                 }
             }

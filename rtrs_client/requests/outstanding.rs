@@ -21,8 +21,9 @@ use super::{
 
 /// A request that a failed path leaves behind.
 pub(crate) enum Outstanding<'a> {
-    /// The server has not responded. The request may be sent on another path.
-    Unanswered(Owned<'a, Request>),
+    /// The server has not responded. The request is sent again on another path, or given up if the
+    /// server could not be asked to end this path (`path/teardown.rs`).
+    ToSendAgain(Owned<'a, Request>),
     /// The server has responded with this result, and the device still used the data.
     Answered(Owned<'a, Request>, Result),
     /// The user has abandoned the request, and the server has responded.
@@ -75,7 +76,7 @@ impl PathRequests {
                 continue;
             }
             if phase.awaits_response() {
-                return Some(Outstanding::Unanswered(request));
+                return Some(Outstanding::ToSendAgain(request));
             }
             let errno = chunk.result.load(ordering::Relaxed);
             return Some(Outstanding::Answered(
