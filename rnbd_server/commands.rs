@@ -94,7 +94,8 @@ fn execute_once(
         );
         return Err(EPERM);
     }
-    // Locked meanwhile: a copy that comes by another path then finds the result.
+    // A copy that comes by another path begins when this message has finished, and finds the
+    // result. Locked meanwhile, as a client may also send other messages at the same time.
     let mut last = device.last_command().lock();
     if let Some((done, result)) = &*last {
         let is_copy = message.repeats(done);

@@ -313,6 +313,8 @@ impl SessionDevice {
             self.lease.cancel();
             self.handle.gate().close();
             // Not earlier: until the gate is closed, a command for the disk waits for the requests.
+            // Nor may `export` be dropped earlier: until then no other session can open the disk
+            // with `rw`. With `migration` it can, whatever requests there are.
             drop(attached);
             pr_info_ratelimited!(
                 "session {:?}: closed device {:?}\n",

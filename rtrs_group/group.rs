@@ -185,6 +185,10 @@ impl Group {
     /// Has a member that is behind get all writes from now on. The member is not read before the
     /// user calls [`Self::in_sync`]. Any context.
     ///
+    /// No earlier write gets to the member any more: a write without a response was lost with all
+    /// paths of the member's session, and the server lets none in before it is done with such
+    /// writes. C's servers do not wait for them.
+    ///
     /// `ECONNABORTED` if none of the member's paths is up, `EINVAL` if the member is not behind,
     /// `ENODEV` if there is no such member.
     pub fn rejoin(&self, member: usize) -> Result {

@@ -74,9 +74,11 @@ struct States {
 /// Why a member has not confirmed a request.
 #[derive(Clone, Copy)]
 pub(crate) enum Failure {
-    /// The server's error, or the request was not sent: the member does not have it.
+    /// The server's error, or the request was not sent. The member does not have all of it, and is
+    /// not at work on it.
     Refused(Error),
-    /// There was no response: the member may have it, or get it still.
+    /// There was no response. The member may have it, or get it still, until its session has a path
+    /// again.
     Unanswered(Error),
 }
 

@@ -6,7 +6,12 @@
 //! chunk is parked. The chunks belong to the session, and a client that fails over sends a request
 //! again, in the same chunk, on another path. The first copy may still be at work here: its path
 //! died, its IO did not. If both copies went on, the client could be told that the second copy is
-//! finished, and reuse the chunk while the user still takes the first copy's data from it.
+//! finished, and reuse the chunk while the user still takes the first copy's data from it. A write
+//! of the first copy could also reach the disk after a newer write to the same place.
+//!
+//! No first copy may begin when the chunk is free again: `path_end.rs` sees to that. C clients do
+//! not ask for the end of a path, so a late copy of theirs may be taken for a copy of the chunk's
+//! next request.
 //!
 //! The responses to all copies are sent when the last copy has finished. Until then the owner's
 //! response is withheld, since the server does not know which copy the client waits for: copies may

@@ -165,7 +165,8 @@ pub(crate) struct PathIo {
 /// A request that gets a response, which can be sent in any context.
 ///
 /// The operation owns its chunk until then. An operation that is dropped is responded to with
-/// `EIO`. A path is not taken down before all of its operations have been responded to.
+/// `EIO`. The memory of a path stays until all of its operations have been responded to, also when
+/// the path has ended for the client.
 pub struct Operation {
     /// `None` once the response was sent or the operation deferred.
     request: Option<(Entered<PathIo>, ChunkBox)>,

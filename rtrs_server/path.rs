@@ -4,8 +4,9 @@
 //!
 //! A path is made when its first connection is requested. It is established when the client has all
 //! of its connections and has named its session. It is taken down once, by its own work item.
-//! Requests enter a gate to get what they need of the path; taking the path down waits until they
-//! have left.
+//! Requests enter a gate to get what they need of the path; the end of taking the path down waits
+//! until they have left. The gate only keeps the path's memory: the state says whether requests
+//! begin (`path_end.rs`).
 
 use kernel::{
     fmt,
@@ -149,7 +150,8 @@ pub(crate) trait PathOwner: Send + Sync + 'static {
     /// A path that was up is down: none of its requests is left.
     fn path_down(&self, path: &Arc<Path>);
 
-    /// The path is closed.
+    /// The path is closed: its operations are over. Clients rely on it that a path is listed until
+    /// then: a path that connects again is refused meanwhile.
     fn path_closed(self: Arc<Self>, path: &Arc<Path>);
 
     /// The client knows that the path is up.

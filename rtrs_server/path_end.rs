@@ -2,14 +2,18 @@
 
 //! The end of a path, for which the client asks on another path.
 //!
-//! A client whose path fails sends its requests again by another path. After that no request that
-//! the first path carried may be carried out, see [`Imm::PathEnd`](proto::rtrs::Imm::PathEnd). So
-//! the client is told when the first path has ended: none of its requests begins any more, and its
-//! queue pairs are in error and drained.
+//! A client whose path fails sends its requests again by another path. From then on no request that
+//! came by the first path may *begin*, and none that had begun may end after the response to its
+//! copy. A request *begins* when it claims its chunk while the path is connected
+//! (`request::begin()`). So the client is told when the first path has ended: none of its requests
+//! begins any more, and its queue pairs are in error and drained; see
+//! [`Imm::PathEnd`](proto::rtrs::Imm::PathEnd).
 //!
-//! A request that had begun may go on, so a request that hangs does not hold up all others. The
-//! request owns its chunk (`claims.rs`): a copy that comes by another path waits for it, and the
-//! client does not get the chunk back before both have finished.
+//! A request that had begun may go on, and be handed to the user later, so a request that hangs
+//! does not hold up all others. The request owns its chunk (`claims.rs`): a copy that comes by
+//! another path waits for it, and the client does not get the chunk back before both have finished.
+//! With [`Needs::sleeping_requests`](crate::Needs::sleeping_requests) a callback that sleeps does
+//! hold up the drain, and so the end of the path.
 
 use core::mem;
 use kernel::{
@@ -68,7 +72,7 @@ impl<P> PathEnd<P> {
     }
 
     /// Whether the path has ended. If not, the client is told later, on `carrier`. Sleeps.
-    pub(crate) fn has_ended(&self, carrier: &Arc<P>) -> bool {
+    pub(crate) fn ended_or_tell(&self, carrier: &Arc<P>) -> bool {
         let mut state = self.state.lock();
         if !state.ended && !state.asked_on.iter().any(|path| Arc::ptr_eq(path, carrier)) {
             // A session has no more paths than there is room for.
@@ -84,9 +88,9 @@ impl<P> PathEnd<P> {
 
     /// Notes that the path has ended. Returns the paths on which the client is to be told. Sleeps.
     ///
-    /// The path is being closed, so none of its requests begins. Its queue pairs are drained in
-    /// error, so nothing that still comes by the path gets into a chunk, and no handler of the path
-    /// runs.
+    /// The queue pairs of the path are drained in error or destroyed: nothing that still comes by
+    /// the path gets into a chunk, and no handler sees a request of it any more. A worker that
+    /// still has one finds the path closing (`request::begin()`).
     pub(crate) fn end(&self) -> KVec<Arc<P>> {
         let mut state = self.state.lock();
         state.ended = true;

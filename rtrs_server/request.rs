@@ -135,8 +135,11 @@ pub(crate) fn begin_late(io: &Entered<PathIo>, chunk: ChunkBox) {
 fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic, u16, bool, u64)) {
     chunk.request = None;
     if !io.path.is_connected() {
-        // Either the path is being closed, or the client does not wait to be told where to write.
-        return give_up(io, chunk);
+        // Rule 1 of failover: once `PATH_ENDED` was sent, no request of the path gets past here.
+        // The chunk is claimed before this look, with a full barrier: either this look finds the
+        // path closing, or a copy by another path finds the chunk owned and waits. A path that is
+        // not connected yet has a client that does not wait to be told where to write.
+        return close_and_release(io, chunk);
     }
     let usual = (chunk.offset as usize)
         .checked_sub(MAX_INLINE_HEADER)
@@ -147,7 +150,7 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
         });
     let words = usual.unwrap_or_else(|| words_at_edge(io, &chunk));
     let Some((before, message)) = words.as_flattened().split_first_chunk() else {
-        return give_up(io, chunk);
+        return close_and_release(io, chunk);
     };
     let request = usual.and_then(|_| Request::parse_usual(chunk.offset, message.first_chunk()?));
     let request = match request {
@@ -217,14 +220,14 @@ fn refuse(io: &Entered<PathIo>, chunk: ChunkBox, error: &RequestError) {
             let error = rtrs_core::error::from_errno(error.errno());
             Operation::new(io.clone(), chunk).respond(Err(error));
         }
-        RequestError::Close(_) => give_up(io, chunk),
+        RequestError::Close(_) => close_and_release(io, chunk),
     }
 }
 
 /// Closes the path of a request that gets no response.
 #[cold]
 #[inline(never)]
-fn give_up(io: &PathIo, chunk: ChunkBox) {
+fn close_and_release(io: &PathIo, chunk: ChunkBox) {
     io.close();
     io.release(chunk);
 }
@@ -242,9 +245,11 @@ fn protect(io: &Entered<PathIo>, mut chunk: ChunkBox) {
 }
 
 /// Copies the data of a long write, now or when a place for the copy is free.
+///
+/// Does not look at the path: the request has begun, so copies of it wait for this one.
 fn copy_long(io: &Entered<PathIo>, mut chunk: ChunkBox) {
     let Some(copies) = io.session.long_copies() else {
-        return give_up(io, chunk);
+        return close_and_release(io, chunk);
     };
     loop {
         match copies.copy(&chunk.memory, chunk.data_len()) {
@@ -252,7 +257,7 @@ fn copy_long(io: &Entered<PathIo>, mut chunk: ChunkBox) {
                 chunk.data = DataPlace::Copy(copy);
                 return hand_over(io, chunk);
             }
-            Some(Err(_)) => return give_up(io, chunk),
+            Some(Err(_)) => return close_and_release(io, chunk),
             None => {}
         }
         chunk.task = Task::Copy;
@@ -279,7 +284,7 @@ fn invalidate(io: &Entered<PathIo>, mut chunk: ChunkBox) {
         _ => chunk.cid,
     };
     let Some(queue_pair) = io.queue_pair(cid) else {
-        return give_up(io, chunk);
+        return close_and_release(io, chunk);
     };
     let queue = queue_pair.handler().send_queue();
     if queue.take_credit() {
@@ -299,7 +304,7 @@ pub(crate) fn send_invalidation(
 ) {
     let id = chunk.id;
     let (Some(slot), Some(region)) = (io.slot(id), io.region(id)) else {
-        return give_up(io, chunk);
+        return close_and_release(io, chunk);
     };
     chunk.key = ChunkKey::Invalidated(queue_pair.handler().cid());
     if let Err((chunk, _)) = slot.put_aside(chunk) {
@@ -328,7 +333,7 @@ fn early_and_late(io: &PathIo, chunk: ChunkBox) {
         io.path,
         chunk.id
     );
-    give_up(io, chunk);
+    close_and_release(io, chunk);
 }
 
 /// Goes on with the request in chunk `id`, to which the client has no access any more.
@@ -340,6 +345,8 @@ pub(crate) fn invalidated(io: &Entered<PathIo>, id: u32) {
 
 /// Copies the header of a request and hands the request to the user of the transport. A request
 /// with a header of more than [`MAX_INLINE_HEADER`] bytes goes to the session's worker instead.
+///
+/// Does not look at the path: the request has begun, so copies of it wait for this one.
 #[inline(never)]
 fn hand_over(io: &Entered<PathIo>, chunk: ChunkBox) {
     let Some(range) = chunk.request.as_ref().map(Request::usr_range) else {
@@ -364,7 +371,7 @@ pub(crate) fn resume(io: Entered<PathIo>, chunk: ChunkBox) {
         return io.release(chunk);
     };
     if !io.path.is_connected() {
-        // No request of a path that is being closed begins any more.
+        // The path carries no response any more. A copy by another path is carried out instead.
         return io.release(chunk);
     }
     let inline = chunk.header;

@@ -118,7 +118,7 @@ impl Path {
             if path.close() {
                 pr_info_ratelimited!("<{}>: closing, the client has lost the path\n", path);
             }
-            ended &= path.end().has_ended(self);
+            ended &= path.end().ended_or_tell(self);
         });
         if ended {
             self.send_immediate(Imm::PathEnded { path: number });
