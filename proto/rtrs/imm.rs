@@ -35,8 +35,9 @@ const HB_ACK: u32 = 9;
 /// The number by which an immediate names a path, below 2^28, made of `sess_uuid` and `recon_cnt`
 /// of the path's connection requests.
 ///
-/// Two paths of a session have the same number with a chance of 1 in 2^28. Then the server may end
-/// the wrong path, which the client connects again.
+/// Two paths of a session have the same number with a chance of 1 in 2^28. Then the server ends
+/// both, and the client, which connects the other one again, may take the end of one for the end of
+/// the other.
 pub const fn path_number(sess_uuid: &Uuid, recon_cnt: u16) -> u32 {
     let [a, b, c, d, ..] = *sess_uuid;
     u32::from_le_bytes([a, b, c, d]).wrapping_add(recon_cnt as u32) & MAX_IMM_PAYL_MASK
@@ -72,7 +73,8 @@ pub enum Imm {
         path: u32,
     },
     /// The server has ended the path (server to client): it begins with no further request of the
-    /// path, and nothing that arrives by the path changes a chunk.
+    /// path, and nothing that arrives by the path changes a chunk. A server whose send queue is
+    /// full drops this response, and the client asks again.
     PathEnded {
         /// The path's [`path_number`].
         path: u32,

@@ -23,6 +23,7 @@ fn two_paths(rules: Rules, losses: u8, connects: u8) -> Fence {
         paths: 2,
         losses,
         connects,
+        full: 0,
     }
 }
 
@@ -82,6 +83,7 @@ fn three_paths() {
         paths: 3,
         losses: 2,
         connects: 0,
+        full: 0,
     });
 }
 
@@ -170,6 +172,24 @@ fn one_question() {
         ),
         HANGS,
     );
+}
+
+/// A server whose send queue is full drops its message that a path has ended.
+#[test]
+fn a_full_server() {
+    let full = |repeats| Fence {
+        full: 1,
+        ..two_paths(
+            Rules {
+                repeats,
+                ..Rules::OURS
+            },
+            1,
+            1,
+        )
+    };
+    finds(full(false), HANGS);
+    holds(full(true));
 }
 
 /// If no path is left to ask the server by, a path that comes up later must not get the requests.

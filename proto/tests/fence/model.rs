@@ -11,8 +11,10 @@
 //! worker holds a request.
 //!
 //! A response takes no time, nor does the message that a path has ended. If such a message is late,
-//! nothing else can happen than if the server's last step before it is late. If it is lost, the
-//! path was lost before that step.
+//! nothing else can happen than if the server's last step before it is late. If a path loses it,
+//! the path was lost before that step. A server whose send queue is full drops the message that a
+//! path has ended, and the path that was to carry it stays: [`Step::Fill`]. Then the client asks
+//! again.
 
 use stateright::{Model, Property};
 
@@ -72,6 +74,8 @@ pub struct Rules {
     pub owners: bool,
     /// The client also asks by a path that comes up later.
     pub asks_again: bool,
+    /// The client asks again when it gets no response.
+    pub repeats: bool,
     /// Requests of a path whose end is not confirmed are given up, and not sent by a path that
     /// comes up later.
     pub gives_up: bool,
@@ -91,6 +95,7 @@ impl Rules {
         data: Data::InPlace,
         owners: true,
         asks_again: true,
+        repeats: true,
         gives_up: true,
         new_session: true,
         session_waits: true,
@@ -107,6 +112,8 @@ pub struct Fence {
     pub losses: u8,
     /// The number of times that a path is established again.
     pub connects: u8,
+    /// The number of times that the server's send queue is full.
+    pub full: u8,
 }
 
 /// The progress of a request on the client.
@@ -163,6 +170,10 @@ pub struct Incarnation {
     pub questions: u8,
     /// The paths by which the client has asked for the end of this path. A set of indices.
     pub asked_on: u8,
+    /// The server's send queue is full: the next message that a path has ended is dropped.
+    pub is_full: bool,
+    /// A message that this path has ended was dropped, and the client has not asked again.
+    pub is_dropped: bool,
 }
 
 impl Incarnation {
@@ -178,6 +189,8 @@ impl Incarnation {
             placed: [false; TAGS],
             questions: 0,
             asked_on: 0,
+            is_full: false,
+            is_dropped: false,
         }
     }
 }
@@ -219,6 +232,7 @@ pub struct State {
     pub given_up: u8,
     pub losses: u8,
     pub connects: u8,
+    pub full: u8,
     /// A request that was sent again has got its response.
     pub failed_over: bool,
     pub sent_again: [bool; REQUESTS],
@@ -257,6 +271,10 @@ pub enum Step {
         on: u8,
         about: u8,
     },
+    /// The server's send queue for a path becomes full.
+    Fill(u8),
+    /// The client has waited in vain for the end of a path, and asks again.
+    AskAgain(u8),
     /// A message arrives in its chunk; the server looks at it.
     Place {
         by: u8,
@@ -347,6 +365,9 @@ impl Fence {
                     steps.push(Step::Lose(index));
                 }
                 Client::Lost => {
+                    if self.rules.repeats && incarnation.is_dropped && state.is_up() {
+                        steps.push(Step::AskAgain(index));
+                    }
                     let told = match self.rules.wait {
                         Wait::Ended => false,
                         Wait::Disconnected => incarnation.server > Server::Up,
@@ -399,6 +420,9 @@ impl Fence {
                 if incarnation.server == Server::Up && incarnation.questions & (1 << about) != 0 {
                     steps.push(Step::Question { on: by, about });
                 }
+            }
+            if state.full > 0 && incarnation.server == Server::Up && !incarnation.is_full {
+                steps.push(Step::Fill(by));
             }
         }
         for (index, operation) in (0u8..).zip(&state.operations) {
@@ -461,6 +485,7 @@ impl Model for Fence {
             given_up: 0,
             losses: self.losses,
             connects: self.connects,
+            full: self.full,
             failed_over: false,
             sent_again: [false; REQUESTS],
         };

@@ -21,12 +21,17 @@ impl State {
     /// The client has lost a path, and asks the server by its other paths to end it.
     fn lose(&mut self, index: u8) {
         self.incarnation(index).client = Client::Lost;
+        self.ask(index);
+        self.settle(index);
+    }
+
+    /// The client asks the server by all paths that are up to end a path.
+    fn ask(&mut self, index: u8) {
         for incarnation in &mut self.incarnations {
             if incarnation.client == Client::Up {
                 incarnation.questions |= 1 << index;
             }
         }
-        self.settle(index);
     }
 
     /// A path that has no requests left has nothing to wait for.
@@ -40,6 +45,10 @@ impl State {
     fn tell(&mut self, on: u8, about: u8) {
         let carrier = self.incarnation(on);
         let arrives = carrier.server == Server::Up && carrier.client == Client::Up;
+        if std::mem::take(&mut carrier.is_full) {
+            self.incarnation(about).is_dropped = true;
+            return;
+        }
         if arrives && self.incarnation(about).client == Client::Lost {
             self.incarnation(about).client = Client::Fenced;
         }
@@ -96,6 +105,10 @@ impl State {
             if incarnation.server != Server::Up {
                 incarnation.placed = [false; TAGS];
                 incarnation.questions = 0;
+                incarnation.is_full = false;
+            }
+            if incarnation.client != Client::Lost {
+                incarnation.is_dropped = false;
             }
             if incarnation.client == Client::Settled {
                 incarnation.asked_on = 0;
@@ -134,6 +147,14 @@ impl Fence {
                 self.enter(state, index, Server::Drained);
             }
             Step::Leave(index) => self.enter(state, index, Server::Gone),
+            Step::Fill(on) => {
+                state.full -= 1;
+                state.incarnation(on).is_full = true;
+            }
+            Step::AskAgain(about) => {
+                state.incarnation(about).is_dropped = false;
+                state.ask(about);
+            }
             Step::Question { on, about } => self.question(state, on, about),
             Step::Place { by, tag } => {
                 let incarnation = state.incarnation(by);
