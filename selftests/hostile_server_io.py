@@ -13,6 +13,7 @@ from lib import guest_hostile_server as hostile
 from lib import rnbd
 from lib.hostile import call
 from lib.hostile import DISK
+from lib.hostile import ENDS_PATHS
 from lib.hostile import ends_the_path
 from lib.hostile import ignored
 from lib.hostile import in_background
@@ -309,4 +310,28 @@ def test_killed(t: Test) -> None:
     t.equal(len(names), 1, f"mappings: {names}")
     t.client.write(f"{rnbd.CLIENT_DEVICES}/{names[0]}/rnbd/unmap_device", "normal")
     t.equal(t.client.listdir(rnbd.CLIENT_SESSIONS), [], "sessions at the end")
+    still_maps(t)
+
+
+@case(module_sets=ONLY_OURS)
+def test_end_of_path_not_confirmed(t: Test) -> None:
+    """A server that does not answer whether a path has ended is asked again; the path's request has to wait until the
+    server has answered, and not longer."""
+    another = "10.77.0.9"
+    t.client.run(f"ip addr add {another}/24 dev dummy0")
+    t.defer(t.client.run, f"ip addr del {another}/24 dev dummy0")
+    serve(t, queue_depth=4, features=ENDS_PATHS)
+    device = rnbd.map_device(t, DISK, paths=[f"ip:{t.server.address}", f"ip:{another}@ip:{t.server.address}"])
+    call(t, hostile.fill, value=0x33)
+    call(t, hostile.misbehave, place="io", fault="lose_path", times=1)
+    call(t, hostile.misbehave, place="path_end", fault="nothing", times=1)
+    # A client that asks only once waits until the second path is lost, too.
+    t.equal(call(t, hostile.read, path=device.path, length=PAGE), [0x33], "a read whose path was lost")
+    path, chunks, questions = call(t, hostile.copies)
+    t.check(questions[0] == 0 and questions[1] >= 2,
+            f"before each copy of the request came {questions} questions for the end of path {path}")
+    t.equal(len(set(chunks)), 1, f"chunks of both copies: {chunks}")
+    for number in (0, 1):
+        t.client.wait_for(f"{rnbd.client_path(t, 'sess', number)}/state", matches="^connected", timeout=30)
+    device.unmap()
     still_maps(t)

@@ -311,6 +311,30 @@ def drop(server: rtrs.Server, _normal: Any, _request: Any) -> None:
     server.drop_all()
 
 
+# The end of a path.
+
+
+def lose_path(server: rtrs.Server, _normal: Any, request: Any) -> None:
+    """Disconnect the path of a request instead of answering."""
+    server.end_path(request.connection.path)
+
+
+def copies() -> tuple[int, list[int], list[int]]:
+    """Of the last two requests for the disk: the number of the first one's path, the chunks of both, and how many
+    questions for the end of that path had come before each of both."""
+    server = _running[-1]
+    first, second = server.requests[-2:]
+    path = first.connection.path
+    if second.connection.path == path:
+        raise AssertionError("the last two requests came by one path")
+    before, questions = [], 0
+    for entry in server.log:
+        if entry == ("request", rtrs.IO):
+            before.append(questions)
+        questions += entry == ("path end", path)
+    return path, [first.chunk, second.chunk], before[-2:]
+
+
 # Invalidations.
 
 

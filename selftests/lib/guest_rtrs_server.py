@@ -24,7 +24,7 @@ from lib.guest_verbs import cm
 from lib.guest_verbs import ib
 
 MAGIC, VERSION = 0x1BBD, 0x0200
-IO_RSP, IO_RSP_W_INV, IO_RSPS, DOORBELL, HB_MSG, HB_ACK = 1, 2, 3, 6, 8, 9
+IO_RSP, IO_RSP_W_INV, IO_RSPS, PATH_END, PATH_ENDED, DOORBELL, HB_MSG, HB_ACK = 1, 2, 3, 4, 5, 6, 8, 9
 MSG_INFO_RSP, MSG_WRITE, MSG_READ, MSG_RKEY = 1, 2, 3, 4
 NEED_INVAL = 1
 SESS_INFO, OPEN, IO, CLOSE, NEWS, DISCOVER = 0, 2, 4, 5, 6, 12  # RNBD's messages; a response has the next number
@@ -57,7 +57,7 @@ class Connection(verbs.QueuePair):
     def __init__(self, server: Server, cm_id: Any, number: int, fields: Any) -> None:
         super().__init__(cm_id, pd=server.pd, cq=server.queue)
         self.server, self.number, self.fields = server, number, fields
-        self.cid = fields["cid"]
+        self.cid, self.path = fields["cid"], fields["path"]
         self.receives = verbs.Memory(self.pd, RECEIVES * RECEIVE_SIZE)
         self.slots = verbs.Memory(self.pd, SLOTS * RECEIVE_SIZE)
         self.slot = 0
@@ -147,6 +147,11 @@ class Server:
     def heartbeat(self, connection: Any) -> None:
         """Acknowledge a heartbeat."""
         connection.immediate(HB_ACK)
+
+    def path_end(self, connection: Any, number: int) -> None:
+        """End the path that has this number, and say so."""
+        self.end_path(number)
+        connection.immediate(PATH_ENDED, number)
 
     def session_info(self, _request: Request) -> bytes:
         """The response to the first message of a session."""
@@ -279,6 +284,8 @@ class Server:
         names = ("magic", "version", "cid", "cid_num", "recon_cnt")
         fields = dict(zip(names, struct.unpack_from("<HHHHH", data, 2), strict=True))
         fields["features"] = struct.unpack_from("<I", data, 48)[0]
+        # The number of the path in messages.
+        fields["path"] = struct.unpack_from("<I", data, 12)[0] + fields["recon_cnt"] & 0x0FFFFFFF
         self.log.append(("connection", fields["cid"]))
         if self.pd is None:
             self._set_up(cm_id.contents.verbs)
@@ -346,6 +353,9 @@ class Server:
             self.heartbeat(connection)
         elif kind == HB_ACK:
             self.log.append(("acknowledgement", connection.cid))
+        elif kind == PATH_END:
+            self.log.append(("path end", payload))
+            self.path_end(connection, payload)
         else:
             self._request(self.parse(connection, payload))
 
@@ -380,6 +390,12 @@ class Server:
         """Disconnect all clients."""
         for connection in list(self.connections.values()):
             connection.disconnect()
+
+    def end_path(self, number: int) -> None:
+        """Disconnect the path that has this number. Then its queue pairs take no message."""
+        for connection in list(self.connections.values()):
+            if connection.path == number:
+                connection.disconnect()
 
     def stop(self) -> None:
         """Disconnect all clients and listen no more."""

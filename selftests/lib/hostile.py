@@ -35,6 +35,8 @@ R = TypeVar("R")
 SESS_INFO, OPEN = 0, 2
 # The number of the message that asks for news, and the features of a server that rings.
 NEWS, RINGS = 6, 1 | 16
+# The features of a server that can be asked for the end of a path.
+ENDS_PATHS = 1 | 8
 # The numbers of libibverbs.
 SEND, SEND_WITH_IMM = 2, 3
 
