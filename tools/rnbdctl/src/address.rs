@@ -92,7 +92,10 @@ mod tests {
             ("gid:5", "\"gid:5\" is not a GID"),
             ("[::1", "\"ip:[::1\" is not an IPv4 or IPv6 address"),
             ("x@10.0.0.2", "\"ip:x\" is not an IPv4 or IPv6 address"),
-            ("1::1%eth0", "\"ip:1::1%eth0\" has a bad interface"),
+            (
+                "1::1%eth0",
+                "\"ip:1::1%eth0\" has a bad interface: %NAME goes behind a link-local address only",
+            ),
         ] {
             assert_eq!(parse_path(given), Err(why.to_owned()), "{given:?}");
         }

@@ -225,7 +225,10 @@ mod tests {
             ),
             ("::x", "\"ip:::x\" is not an IPv4 or IPv6 address"),
             ("gid:5", "\"gid:5\" is not a GID"),
-            ("1::1%eth0", "\"ip:1::1%eth0\" has a bad interface"),
+            (
+                "1::1%eth0",
+                "\"ip:1::1%eth0\" has a bad interface: %NAME goes behind a link-local address only",
+            ),
             ("x@10.0.0.2", "\"ip:x\" is not an IPv4 or IPv6 address"),
         ] {
             assert_eq!(ServerName::parse(given), Err(why.to_owned()), "{given:?}");
