@@ -13,13 +13,19 @@ from . import arch
 from . import cache
 from . import debian
 from . import debug_kernel
+from . import kept
 from . import kernel
 from . import paths
 from . import run
+from . import sources
 
 _OWN_PATH = re.compile(r"^export KBUILD_OUTPUT = (/\S+)$", re.MULTILINE)
 _SOURCE_PATH = re.compile(r"^include (/\S+)/Makefile$", re.MULTILINE)
 KBUILD_FLAGS = ("-s", "--no-print-directory")
+# Where no sources of modules are.
+NO_MODULES = ("Documentation", "debian", "packaging", "selftests", "tools")
+# What others use of a build: the modules, what they export, and their order.
+MODULES = ("*.ko", "Module.symvers", "modules.order")
 # Below the cache root: what cargo compiled serves all checkouts.
 CARGO_TARGET = "cargo/target"
 
@@ -143,9 +149,22 @@ def output(name: str, kdir: Path | None, clippy: bool, kunit: bool) -> Path:
 
 def modules(name: str, kdir: Path | None = None, clippy: bool = False, kunit: bool = False,
             out: Path | None = None) -> Path:
-    """Builds the modules, or with `clippy` only checks them; gives the output folder."""
+    """Builds the modules, or with `clippy` only checks them; gives the output folder.
+
+    Modules for the kernels of the cache are kept, and not built again from the same sources.
+    """
     where = (out or output(name, kdir, clippy, kunit)).absolute()
     goals = ["CLIPPY=1"] if clippy else []
     goals += ["RNBD_KUNIT=y"] if kunit else []
-    make(kernel_tree(name, kdir), where, [*goals, "modules"])
+    tree = kernel_tree(name, kdir)
+
+    def make_all() -> None:
+        make(tree, where, [*goals, "modules"])
+
+    if clippy or kdir is not None or out is not None:
+        make_all()
+    else:
+        kept.results(where.name, where, MODULES, make_all, sources=sources.digest(NO_MODULES), goals=goals,
+                     # The folders of the cache have names that change with what is in them.
+                     tree=[str(tree.root), *(str(bind.source) for bind in tree.binds), *tree.options])
     return where

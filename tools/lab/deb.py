@@ -4,7 +4,6 @@
 import argparse
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from . import arch
@@ -13,13 +12,13 @@ from . import cache
 from . import packages
 from . import paths
 from . import run
+from . import sources
 from . import steps
 from .arch import AMD64
 from .arch import Arch
 
 OUT = paths.CHECKOUT / "build/deb"
 CRATES = ("tools/rnbdctl", "tools/rnbd-csi")
-_NOT_PACKAGED = ("build", ".git", "target")
 _CHANGELOG_TOP = re.compile(r"\A(\S+) \(([^)]*)\)")
 # rnbd-csi is built on the library of rnbdctl, so its Cargo.lock has both.
 _CARGO_VERSION = re.compile(r'(\nname = "(?:rnbdctl|rnbd-csi)"\nversion = )"([^"]*)"')
@@ -60,19 +59,9 @@ def _cargo_files(tree: Path) -> list[Path]:
     return [tree / crate / name for crate in CRATES for name in ("Cargo.toml", "Cargo.lock")]
 
 
-def _files() -> list[str]:
-    """What belongs to the checkout, committed or not."""
-    listed = subprocess.run(["git", "-C", str(paths.CHECKOUT), "ls-files", "-coz", "--exclude-standard"],
-                            capture_output=True, text=True, check=False)
-    if listed.returncode == 0:
-        return [name for name in listed.stdout.split("\0") if name and (paths.CHECKOUT / name).is_file()]
-    every = (path.relative_to(paths.CHECKOUT) for path in paths.CHECKOUT.rglob("*") if path.is_file())
-    return [str(path) for path in every if not set(path.parts) & set(_NOT_PACKAGED)]
-
-
 def _copy(to: Path) -> None:
     cache.remove_tree(to)
-    for name in _files():
+    for name in sources.files():
         target = to / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(paths.CHECKOUT / name, target)

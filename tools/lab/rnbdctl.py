@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0
 """Building this checkout's programs inside the build root: `rnbdctl`, the administrator's, and others."""
 
-import filecmp
 import shutil
 from pathlib import Path
 
 from . import build
 from . import cache
 from . import debian
+from . import kept
 from . import paths
+from . import sources
 from .arch import AMD64
 from .arch import Arch
 
 NAME = "rnbdctl"
+# Where no sources of programs are.
+NO_PROGRAMS = ("Documentation", "debian", "selftests", "tools/lab")
 
 
 def binary(checkout: Path = paths.CHECKOUT, machine: Arch = AMD64) -> Path:
@@ -37,13 +40,17 @@ def built(name: str, target: Path, machine: Arch = AMD64, features: tuple[str, .
         made /= machine.rust_target
         env[f"CARGO_TARGET_{machine.rust_target.upper().replace('-', '_')}_LINKER"] = machine.compiler
     made = made / "release" / name
-    # Other checkouts build into the same folder.
-    with cache.lock(NAME):
-        build.inside(argv, root=debian.buildroot(machine).path / "root", env=env)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if not target.is_file() or not filecmp.cmp(made, target, shallow=False):
-            partial = target.with_suffix(".partial")
-            shutil.copyfile(made, partial)
-            partial.chmod(0o755)
+    root = debian.buildroot(machine).path / "root"
+
+    def compile_program() -> None:
+        # Other checkouts build into the same folder.
+        with cache.lock(NAME):
+            build.inside(argv, root=root, env=env)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            partial = target.with_name(f"{target.name}.partial")
+            shutil.copy(made, partial)
             partial.rename(target)
+
+    kept.results(f"{target.parent.name}-{target.name}", target.parent, (target.name,), compile_program,
+                 sources=sources.digest(NO_PROGRAMS), root=str(root), features=features, machine=machine.name)
     return target

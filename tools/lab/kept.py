@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What builds of the checkout have made, kept in the cache for the next build of the same sources.
+
+So another checkout of the same commit builds nothing again, and neither does a checkout that goes back to an
+earlier state.
+"""
+
+import filecmp
+import shutil
+from collections.abc import Callable
+from collections.abc import Iterable
+from pathlib import Path
+
+from . import cache
+
+# Days. The modules of a kernel take 70 MiB, and a day of work on them has dozens of builds.
+DAYS = 0.25
+
+
+def results(name: str, where: Path, patterns: Iterable[str], build: Callable[[], None], **ingredients: object) -> None:
+    """Has the results of a build in the folder `where`: those that are kept, or what `build` makes there.
+
+    Results are the files that match `patterns`; `ingredients` are all that decides what they contain.
+    """
+    kept = cache.artifact(f"built-{name}", **ingredients)
+
+    def make(folder: Path) -> None:
+        build()
+        for file in _results(where, patterns):
+            shutil.copy2(file, folder / file.name)
+        for old in cache.unused(DAYS):
+            if old.name.startswith(f"built-{name}-"):
+                cache.remove_tree(old)
+
+    _put(_results(cache.made(kept, make), patterns), where)
+
+
+def _results(folder: Path, patterns: Iterable[str]) -> list[Path]:
+    return sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
+
+
+def _put(files: list[Path], where: Path) -> None:
+    """Copies files to a folder, but for those that it has already: their times say when they have changed."""
+    where.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        target = where / file.name
+        if not target.is_file() or not filecmp.cmp(file, target, shallow=False):
+            partial = target.with_name(f"{target.name}.partial")
+            shutil.copyfile(file, partial)
+            partial.chmod(file.stat().st_mode & 0o777)
+            partial.rename(target)
