@@ -178,7 +178,9 @@ impl<C: Completion> Slot<C> {
     /// The slot is the caller's, and its work is initialised and not queued.
     unsafe fn queue(slot: *mut Self) {
         // SAFETY: By the safety requirement. The slot stays in its place until it is taken from the
-        // backlog, which stays until the slot is finished, as the slot has entered the target.
+        // backlog, which stays until the slot is finished, as the slot has entered the target. That
+        // can be as soon as `add` has unlocked the backlog. The unlocking is the last use of the
+        // backlog there, and a spinlock may be freed by a task that takes it afterwards.
         let is_added = unsafe {
             let link = NonNull::new_unchecked(&raw mut (*slot).link);
             Self::backlog(slot).is_some_and(|backlog| backlog.add(link))

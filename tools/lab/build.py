@@ -149,22 +149,23 @@ def output(name: str, kdir: Path | None, clippy: bool, kunit: bool) -> Path:
 
 def modules(name: str, kdir: Path | None = None, clippy: bool = False, kunit: bool = False,
             out: Path | None = None) -> Path:
-    """Builds the modules, or with `clippy` only checks them; gives the output folder.
-
-    Modules for the kernels of the cache are kept, and not built again from the same sources.
-    """
+    """Builds the modules, or with `clippy` only checks them; gives the output folder."""
     where = (out or output(name, kdir, clippy, kunit)).absolute()
     goals = ["CLIPPY=1"] if clippy else []
     goals += ["RNBD_KUNIT=y"] if kunit else []
-    tree = kernel_tree(name, kdir)
+    make(kernel_tree(name, kdir), where, [*goals, "modules"])
+    return where
 
-    def make_all() -> None:
-        make(tree, where, [*goals, "modules"])
 
-    if clippy or kdir is not None or out is not None:
-        make_all()
-    else:
-        kept.results(where.name, where, MODULES, make_all, sources=sources.digest(NO_MODULES), goals=goals,
-                     # The folders of the cache have names that change with what is in them.
-                     tree=[str(tree.root), *(str(bind.source) for bind in tree.binds), *tree.options])
+def modules_to_test(name: str, kunit: bool = False) -> Path:
+    """Builds the modules for a kernel of the cache, unless the same sources were built before; gives their folder.
+
+    Modules that were built before may name another checkout in their debug information.
+    """
+    where = output(name, None, False, kunit).absolute()
+    tree = kernel_tree(name, None)
+    # The folders of the cache have names that change with what is in them.
+    kernel_and_tools = [str(tree.root), *(str(bind.source) for bind in tree.binds), *tree.options]
+    kept.results(where.name, where, MODULES, lambda: modules(name, kunit=kunit), sources=sources.digest(NO_MODULES),
+                 kunit=kunit, tree=kernel_and_tools)
     return where

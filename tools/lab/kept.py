@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What builds of the checkout have made, kept in the cache for the next build of the same sources.
 
-So another checkout of the same commit builds nothing again, and neither does a checkout that goes back to an
-earlier state.
+So the tests of another checkout of the same commit build nothing again, nor do those of a checkout that has gone
+back to an earlier state.
 """
 
 import filecmp
@@ -17,7 +17,8 @@ from . import cache
 DAYS = 0.25
 
 
-def results(name: str, where: Path, patterns: Iterable[str], build: Callable[[], None], **ingredients: object) -> None:
+def results(name: str, where: Path, patterns: Iterable[str], build: Callable[[], object],
+            **ingredients: object) -> None:
     """Has the results of a build in the folder `where`: those that are kept, or what `build` makes there.
 
     Results are the files that match `patterns`; `ingredients` are all that decides what they contain.

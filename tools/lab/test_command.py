@@ -140,8 +140,8 @@ class DebugKernel(threading.Thread):
                 self.error = self.log.read_text()
                 return
         try:
-            build.modules("debug")
-            build.modules("debug", kunit=True)
+            build.modules_to_test("debug")
+            build.modules_to_test("debug", kunit=True)
         except RuntimeError as error:
             self.error = str(error)
 
@@ -167,7 +167,7 @@ def _more(options: argparse.Namespace) -> list[str]:
 def _stock(options: argparse.Namespace, wanted: Sequence[str], report: Report) -> None:
     """What is run on the stock kernel."""
     try:
-        build.modules("stock")
+        build.modules_to_test("stock")
         rnbdctl.program()
     except RuntimeError as error:
         report.failed("modules for the stock kernel", str(error))
@@ -196,7 +196,7 @@ def _others(options: argparse.Namespace, names: Sequence[str], report: Report) -
             if not setup.setup("test", names=[name]):
                 report.failed(title, "the set-up failed")
                 continue
-            build.modules(name)
+            build.modules_to_test(name)
         except RuntimeError as error:
             if kernel_choice.is_chosen(name):
                 report.failed(title, str(error))
@@ -229,8 +229,8 @@ def _debug_arm64(options: argparse.Namespace, report: Report) -> None:
     try:
         if not setup.setup("test", names=[DEBUG_ARM64]):
             raise RuntimeError("the set-up failed")
-        build.modules(DEBUG_ARM64)
-        build.modules(DEBUG_ARM64, kunit=True)
+        build.modules_to_test(DEBUG_ARM64)
+        build.modules_to_test(DEBUG_ARM64, kunit=True)
     except RuntimeError as error:
         report.failed(f"kernel {DEBUG_ARM64}", str(error))
         return
