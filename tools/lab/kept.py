@@ -8,7 +8,7 @@ back to an earlier state.
 import filecmp
 import shutil
 from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import cache
@@ -17,17 +17,21 @@ from . import cache
 DAYS = 0.25
 
 
-def results(name: str, where: Path, patterns: Iterable[str], build: Callable[[], object],
+def results(name: str, where: Path, patterns: Sequence[str], build: Callable[[], object],
             **ingredients: object) -> None:
     """Has the results of a build in the folder `where`: those that are kept, or what `build` makes there.
 
-    Results are the files that match `patterns`; `ingredients` are all that decides what they contain.
+    Results are the files that match `patterns`; `ingredients` are all that decides what they contain. A build that
+    ends well and makes no result is an error: an empty folder would be taken for its results from then on.
     """
     kept = cache.artifact(f"built-{name}", **ingredients)
 
     def make(folder: Path) -> None:
         build()
-        for file in _results(where, patterns):
+        made = _results(where, patterns)
+        if not made:
+            raise RuntimeError(f"{name}: the build has made none of {', '.join(patterns)} in {where}")
+        for file in made:
             shutil.copy2(file, folder / file.name)
         for old in cache.unused(DAYS):
             if old.name.startswith(f"built-{name}-"):
@@ -36,7 +40,7 @@ def results(name: str, where: Path, patterns: Iterable[str], build: Callable[[],
     _put(_results(cache.made(kept, make), patterns), where)
 
 
-def _results(folder: Path, patterns: Iterable[str]) -> list[Path]:
+def _results(folder: Path, patterns: Sequence[str]) -> list[Path]:
     return sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
 
 

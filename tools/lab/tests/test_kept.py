@@ -56,6 +56,11 @@ class Results(InCache):
             kept.results("x", self.out, ("*.ko",), fail, key=1)
         self.assertEqual(self.results(1), "build 1")
 
+    def test_a_build_without_results_is_not_kept(self) -> None:
+        with self.assertRaisesRegex(RuntimeError, r"made none of \*\.ko"):
+            kept.results("x", self.out, ("*.ko",), lambda: None, key=1)
+        self.assertEqual(self.results(1), "build 1")
+
 
 class Digest(unittest.TestCase):
     def setUp(self) -> None:

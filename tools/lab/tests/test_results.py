@@ -189,7 +189,7 @@ class Parts(unittest.TestCase):
         with (mock.patch.object(test_command, "run_stage", run_stage),
               mock.patch.object(test_command, "DebugKernel", debug),
               mock.patch("lab.setup.setup", return_value=True),
-              mock.patch("lab.build.modules"),
+              mock.patch("lab.build.modules_to_test"),
               mock.patch("lab.rnbdctl.program"),
               contextlib.redirect_stdout(io.StringIO())):
             test_command.run(options)
