@@ -90,6 +90,8 @@ def test_keys(t: Test) -> None:
     program.run(t.server, "key", "remove", "web1", "--own", "--key", old)
     program.run(t.server, "server", "apply")
     rnbd.reconnect(t, rnbd.client_path(t, "sess"))
+    # The disk is mapped again after the path is connected; until then its requests fail.
+    t.client.wait_for(f"{disk.sysfs}/state", matches="open")
     rnbd.works(t, disk, seed=3)
 
 
