@@ -9,8 +9,8 @@ use std::{
     process, //
 };
 
-#[path = "../fuzz/checks.rs"]
-mod checks;
+use crate::checks;
+
 // The test has no use for its `main()`.
 #[allow(dead_code)]
 #[path = "../fuzz/make_seeds.rs"]

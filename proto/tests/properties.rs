@@ -39,8 +39,7 @@ use proto::{
     }, //
 };
 
-#[path = "../fuzz/checks.rs"]
-mod checks;
+use crate::checks;
 
 fn sg_desc() -> impl Strategy<Value = SgDesc> {
     any::<(u64, u32, u32)>().prop_map(|(addr, key, len)| SgDesc { addr, key, len })

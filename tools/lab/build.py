@@ -111,8 +111,10 @@ def inside(argv: list[str], binds: tuple[run.Bind, ...] = (), cwd: Path | None =
            root: Path | None = None, env: Mapping[str, str] | None = None) -> None:
     """Runs a program in the build root, with the checkout and cargo's downloads in place."""
     every = [*cargo_binds(), *binds]
-    # Snapshots of tests are only rewritten by who says so (INSTA_UPDATE=always).
-    variables = {"CARGO_TARGET_DIR": "/root/.cargo/target", "INSTA_UPDATE": os.environ.get("INSTA_UPDATE", "no")}
+    # Cargo rewrites the snapshots of tests only if the caller of the lab asks for that (INSTA_UPDATE=always). Lines are
+    # all that a backtrace needs; types and variables would make each build of the tests a third longer.
+    variables = {"CARGO_TARGET_DIR": "/root/.cargo/target", "CARGO_PROFILE_DEV_DEBUG": "line-tables-only",
+                 "INSTA_UPDATE": os.environ.get("INSTA_UPDATE", "no")}
     run.chroot(root or paths.build_root(), argv, every, cwd=str(cwd or paths.CHECKOUT), env=variables | dict(env or {}))
 
 

@@ -16,7 +16,7 @@ use proto::{
     Errno, ProtoError,
 };
 
-use crate::mac::{hmac_sha256, HostMac};
+use super::mac::{hmac_sha256, HostMac};
 
 const NUMBER: u32 = 0xabcd_ef01;
 

@@ -23,7 +23,7 @@ use proto::{
 };
 use stateright::{Model, Property};
 
-use crate::mac::HostMac;
+use super::mac::HostMac;
 
 /// The name that the server has given the honest client.
 const HONEST: &[u8] = b"honest";
