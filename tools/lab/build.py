@@ -23,7 +23,7 @@ _OWN_PATH = re.compile(r"^export KBUILD_OUTPUT = (/\S+)$", re.MULTILINE)
 _SOURCE_PATH = re.compile(r"^include (/\S+)/Makefile$", re.MULTILINE)
 KBUILD_FLAGS = ("-s", "--no-print-directory")
 # Where no sources of modules are.
-NO_MODULES = ("Documentation", "debian", "packaging", "selftests", "tools")
+NO_MODULES = ("Documentation", "debian", "packaging", "proto/fuzz", "proto/tests", "selftests", "tools")
 # What others use of a build: the modules, what they export, and their order.
 MODULES = ("*.ko", "Module.symvers", "modules.order")
 # Below the cache root: what cargo compiled serves all checkouts.

@@ -122,7 +122,7 @@ class Machine:
         elif spec.accel == "kvm":
             args += ["-accel", "kvm", "-cpu", "host"]
         else:
-            args += ["-accel", "tcg,thread=multi", "-cpu", spec.arch.cpu]
+            args += ["-accel", "tcg,thread=multi", "-cpu", spec.arch.test_cpu]
             if spec.yield_plugin:
                 args += ["-plugin", str(spec.yield_plugin)]
         args += ["-kernel", str(spec.kernel)]
