@@ -9,6 +9,7 @@ from pathlib import Path
 from . import arch
 from . import build as lab_build
 from . import cache
+from . import kept
 from . import packages
 from . import paths
 from . import run
@@ -19,6 +20,8 @@ from .arch import Arch
 
 OUT = paths.CHECKOUT / "build/deb"
 CRATES = ("tools/rnbdctl", "tools/rnbd-csi")
+# Where nothing is that a package contains. Of tools/lab this file decides how packages are built.
+NO_PACKAGES = ("proto/fuzz", "proto/tests", "selftests", "tools/lab")
 _CHANGELOG_TOP = re.compile(r"\A(\S+) \(([^)]*)\)")
 # rnbd-csi is built on the library of rnbdctl, so its Cargo.lock has both.
 _CARGO_VERSION = re.compile(r'(\nname = "(?:rnbdctl|rnbd-csi)"\nversion = )"([^"]*)"')
@@ -117,11 +120,28 @@ def build(to: str | None = None, lintian: bool = False, crate: bool = True, buil
         inside(["unshare", "--net", "dpkg-buildpackage", *kind, "-us", "-uc"], folder, inside_source, log, env,
                built_for)
         cache.remove_tree(source)
-    made = sorted(deb for deb in folder.glob(f"rnbd*_{wanted}_*.deb") if deb.stem.endswith((built_for.name, "_all")))
     if lintian:
         changes = next(folder.glob(f"rnbd*_{built_for.name}.changes"))
         inside(["lintian", "--fail-on", "error,warning", "--info", "--allow-root", changes.name], folder, inside_folder)
-    return made
+    return packages_of(folder, wanted, built_for)
+
+
+def build_to_test(to: str | None = None, lintian: bool = False, crate: bool = True,
+                  built_for: Arch = AMD64) -> list[Path]:
+    """As `build`, but takes packages that were built of the same sources before."""
+    wanted = to or version()
+    folder = OUT if to is None else OUT / to
+    names = [built_for.name, "all"] if built_for is AMD64 else [built_for.name]
+    patterns = [f"rnbd*_{wanted}_{name}.{kind}" for name in names for kind in ("deb", "changes", "buildinfo")]
+    kept.results(f"packages-{built_for.name}", folder, patterns, lambda: build(to, lintian, crate, built_for),
+                 sources=sources.digest(NO_PACKAGES), how=Path(__file__).read_text(), version=wanted,
+                 lintian=lintian, crate=crate, root=str(packages.pkgbuild(built_for).path))
+    return packages_of(folder, wanted, built_for)
+
+
+def packages_of(folder: Path, wanted: str, built_for: Arch) -> list[Path]:
+    """The packages of a version that are in a folder, with those that are the same for all architectures."""
+    return sorted(deb for deb in folder.glob(f"rnbd*_{wanted}_*.deb") if deb.stem.endswith((built_for.name, "_all")))
 
 
 def main(options: argparse.Namespace) -> int:
