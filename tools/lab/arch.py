@@ -43,7 +43,7 @@ class Arch:
         return [] if self is AMD64 else [f"ARCH={self.make}", f"CROSS_COMPILE={self.prefix}"]
 
 
-# With `erms` and its successors the kernel copies by `rep movsb`, of which the emulator makes a step for each byte. With
+# With `erms` and its successors the kernel copies by `rep movsb`, and the emulator makes a step for each byte. With
 # `smap` each access to a program's memory ends two blocks of translated code, and with `la57` page tables have a
 # fifth level. Without these features a selftest takes two thirds of the processor time.
 AMD64 = Arch(
