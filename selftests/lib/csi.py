@@ -17,6 +17,8 @@ from lab.selftest_case import Test
 from lab.vm_node import Job
 from lab.vm_node import Node
 from lab.vm_node import Result
+from lib import disks
+from lib import images
 from lib import rnbd
 
 PATH = "/usr/bin/rnbd-csi"
@@ -27,6 +29,8 @@ NAME = "csi.rnbd.test"
 # Where volumes are staged and published.
 PLACE = "/run/rnbd-csi"
 MIB = 1 << 20
+INVALID = "INVALID_ARGUMENT"
+PRECONDITION = "FAILED_PRECONDITION"
 # Machines of several subjects run at once.
 _LOCK = threading.Lock()
 
@@ -206,3 +210,29 @@ def session_path(t: Test) -> str:
     """The folder of the path of the driver's session."""
     (session,) = [name for name in t.client.listdir(rnbd.CLIENT_SESSIONS) if name.startswith("csi-")]
     return rnbd.client_path(t, session)
+
+
+# What the cases begin and end with
+
+
+def prepare(t: Test, connect_timeout_ms: int = 0, within: tuple[str, ...] = ()) -> Driver:
+    """A driver whose volumes are files on a disk of the machine, and the modules that see them."""
+    folder = images.file_system(t, "ext4", disks.PLAIN)
+    rnbd.load(t, rnbd_server=f"dev_search_path={folder}", connect_timeout_ms=connect_timeout_ms)
+    t.server.run(f"mkdir {folder}/csi")
+    t.defer(t.server.run, f"rm -rf {folder}/csi")
+    driver = Driver(t, "--folder", f"{folder}/csi", within=within)
+    driver.start()
+    return driver
+
+
+def nothing_left(t: Test, what: str) -> None:
+    """No device is mapped, and nothing is mounted."""
+    t.equal(devices(t), [], f"devices {what}")
+    t.check(PLACE not in t.client.read("/proc/self/mountinfo"), f"something is mounted {what}")
+
+
+def in_turn(driver: Driver, *calls: tuple[str, Request]) -> None:
+    """Make calls, each twice."""
+    for name, request in calls:
+        driver.twice(name, request)
