@@ -9,7 +9,7 @@ use rnbdctl::server_name::Host;
 use rnbdctl::server_name::ServerName;
 
 use crate::messages::Map;
-use crate::volume;
+use crate::volume::context;
 
 /// Gives remote disks over RDMA (RNBD) to containers, by the Container Storage Interface (CSI)
 #[derive(Debug, Parser)]
@@ -107,9 +107,9 @@ impl Serve {
     pub(crate) fn context(&self) -> Map {
         let port = self.port.map(|port| port.to_string());
         [
-            (volume::ADDRESSES, self.addresses.clone()),
-            (volume::PORT, port),
-            (volume::HOLD, self.hold.clone()),
+            (context::ADDRESSES, self.addresses.clone()),
+            (context::PORT, port),
+            (context::HOLD, self.hold.clone()),
         ]
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_owned(), value?)))
@@ -157,11 +157,11 @@ fn server_name(text: &str) -> Result<String, String> {
 }
 
 fn addresses(text: &str) -> Result<String, String> {
-    volume::addresses(text).map(|_| text.to_owned())
+    context::addresses(text).map(|_| text.to_owned())
 }
 
 fn hold(text: &str) -> Result<String, String> {
-    volume::hold(text).map(|_| text.to_owned())
+    context::hold(text).map(|_| text.to_owned())
 }
 
 #[cfg(test)]

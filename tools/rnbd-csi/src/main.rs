@@ -6,7 +6,7 @@
 //! - [`wire`], [`messages`]: protobuf, and the messages of CSI.
 //! - [`grpc`]: calls over a socket.
 //! - [`driver`]: which call is for which service.
-//! - [`node`]: the node service, with [`disk`], [`filesystem`], [`mounts`].
+//! - [`node`]: the node service, with [`device`], [`filesystem`], [`mounts`].
 //! - [`controller`]: the controller service, with [`store`].
 //! - [`volume`], [`capability`]: what requests say about volumes.
 //! - [`busy`], [`fail`], [`programs`]: what several of them need.
@@ -20,7 +20,7 @@ mod busy;
 mod capability;
 mod cli;
 mod controller;
-mod disk;
+mod device;
 mod driver;
 mod fail;
 mod filesystem;

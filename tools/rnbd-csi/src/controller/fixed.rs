@@ -15,6 +15,7 @@ use crate::messages::Confirmed;
 use crate::messages::ValidateVolumeCapabilitiesRequest;
 use crate::messages::ValidateVolumeCapabilitiesResponse;
 use crate::volume::Context;
+use crate::volume::DiskId;
 use crate::volume::VolumeId;
 
 /// The controller of static volumes. It asks their servers, so it runs on a node.
@@ -40,27 +41,29 @@ impl Fixed {
     ) -> Result<ValidateVolumeCapabilitiesResponse> {
         let id = VolumeId::of_request(&request.volume_id)?;
         needed_capabilities(request)?;
-        let context = Context::parse(&request.volume_context)?;
-        self.check_there(&id, &context, &request.volume_id)?;
+        let context = Context::of(&id, &request.volume_context)?;
+        for disk in id.disks() {
+            self.check_there(disk, &context)?;
+        }
         Ok(answer(request))
     }
 
     /// `NOT_FOUND` if the server says that it has no such disk for this node. A server that does
     /// not tell is believed to have it.
-    fn check_there(&self, id: &VolumeId, context: &Context, text: &str) -> Result {
-        let ways = Ways::to(&self.system, &id.servers(context))?;
+    fn check_there(&self, id: &DiskId, context: &Context) -> Result {
+        let ways = Ways::to(&self.system, &context.servers(id))?;
         let disks = ways.first(|paths| {
             let request = DiscoverRequest {
                 session: id.session(&self.node_id),
                 paths: paths.to_vec(),
-                port: context.port,
+                port: context.port(id),
             };
             control::discover(&self.system, &request)
         });
         match disks {
-            Ok(disks) if disks.iter().any(|disk| same(&disk.device_path, &id.disk)) => Ok(()),
+            Ok(disks) if disks.iter().any(|disk| same(&disk.device_path, id.path())) => Ok(()),
             Ok(_) => Err(Status::not_found(format!(
-                "the server of volume {text} does not offer the disk to this node"
+                "the server does not offer the disk {id} to this node"
             ))),
             Err(error) if error.kind() == Kind::Unsupported => Ok(()),
             Err(error) => Err(error.into()),

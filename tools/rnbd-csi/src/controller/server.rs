@@ -39,7 +39,7 @@ use crate::store::Store;
 use crate::store::Stored;
 use crate::volume::needed;
 use crate::volume::Context;
-use crate::volume::VolumeId;
+use crate::volume::DiskId;
 
 /// What this service can do.
 pub(super) const CAN: &[i32] = &[
@@ -299,8 +299,8 @@ impl Server {
     /// The name of the volume of that id, if the id is one of this server. The folder does not
     /// count: it changes when the administrator has the module look elsewhere.
     fn name_of(&self, id: &str) -> Option<String> {
-        let id = VolumeId::parse(id).ok()?;
-        let name = id.disk.rsplit('/').next()?;
+        let id = DiskId::parse(id).ok()?;
+        let name = id.path().rsplit('/').next()?;
         (id.server() == self.options.server && name::is_ours(name)).then(|| name.to_owned())
     }
 
@@ -361,7 +361,12 @@ impl Server {
 /// Parameters of a storage class that this program takes: none so far but those of the
 /// orchestrator, which have a slash in their names.
 fn check_parameters(parameters: &Map) -> Result {
-    // It knows of mirrors, and says what there is to say about them.
+    if let Some(servers) = parameters.get("servers") {
+        return Err(Status::invalid(format!(
+            "servers={servers:?}: volumes that are mirrored over several servers are not \
+             supported yet; leave out servers to make the volume on the server of this driver"
+        )));
+    }
     let context = Context::parse(parameters)?;
     match context == Context::default() {
         true => Ok(()),

@@ -6,11 +6,10 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
-use rnbdctl::model::ClientDevice;
-
 use super::bytes;
 use super::Node;
 use crate::controller::range;
+use crate::device::Device;
 use crate::fail;
 use crate::filesystem;
 use crate::grpc::Code;
@@ -39,16 +38,16 @@ impl Node {
         let range = range::parse(request.capacity_range.as_ref())?;
         let path = mounts::resolved("volume_path", &request.volume_path)?;
         let _turn = self.busy.turn(&id.to_string())?;
-        let device = self.disks.need(&id, &request.volume_id)?;
+        let device = self.devices.need(&id)?;
         if !path.exists() {
             return Err(Status::not_found(format!("{path:?} does not exist")));
         }
         let device = self.when_grown(&id, device, range.required)?;
-        if !range.allows(device.size_bytes.unwrap_or(0)) {
+        if !range.allows(device.bytes.unwrap_or(0)) {
             let why = "the disk is larger than the limit, and disks do not shrink";
             return Err(Status::new(Code::OutOfRange, why));
         }
-        let node = self.disks.node(&device);
+        let node = self.devices.node(&device);
         let number = mounts::device_number(&node)?;
         let mut mounts = mounts::all()?;
         mounts.retain(|mount| mount.device == number);
@@ -71,25 +70,20 @@ impl Node {
     }
 
     /// The device when it has at least so many bytes.
-    fn when_grown(
-        &self,
-        id: &VolumeId,
-        mut device: ClientDevice,
-        required: u64,
-    ) -> Result<ClientDevice> {
+    fn when_grown(&self, id: &VolumeId, mut device: Device, required: u64) -> Result<Device> {
         let begun = Instant::now();
-        while device.size_bytes.is_none_or(|have| have < required) {
+        while device.bytes.is_none_or(|have| have < required) {
             if begun.elapsed() > PATIENCE {
                 let why = format!(
                     "{} has {} bytes, not {required}: the server has not announced a new size; \
                      with a C server, use rnbdctl resize",
-                    device.path,
+                    self.devices.node(&device).display(),
                     bytes(&device)
                 );
                 return Err(Status::new(Code::Unavailable, why));
             }
             thread::sleep(WAIT);
-            device = self.disks.need(id, &device.device_path)?;
+            device = self.devices.need(id)?;
         }
         Ok(device)
     }

@@ -7,11 +7,11 @@ mod publish;
 mod stage;
 mod stats;
 
-use rnbdctl::model::ClientDevice;
 use rnbdctl::System;
 
 use crate::busy::Busy;
-use crate::disk::Disks;
+use crate::device::Device;
+use crate::device::Devices;
 use crate::messages::capabilities;
 use crate::messages::node_can;
 use crate::messages::NodeGetCapabilitiesResponse;
@@ -30,7 +30,7 @@ const CAN: &[i32] = &[
 #[derive(Debug)]
 pub(crate) struct Node {
     node_id: String,
-    disks: Disks,
+    devices: Devices,
     busy: Busy,
 }
 
@@ -39,7 +39,7 @@ impl Node {
     pub(crate) fn new(system: System, node_id: &str) -> Self {
         Self {
             node_id: node_id.to_owned(),
-            disks: Disks::new(system, node_id),
+            devices: Devices::new(system, node_id),
             busy: Busy::default(),
         }
     }
@@ -61,14 +61,14 @@ impl Node {
 
     /// Whether volumes can be mapped: the module is loaded.
     pub(crate) fn is_ready(&self) -> bool {
-        self.disks.system().client_loaded()
+        self.devices.system().client_loaded()
     }
 }
 
 /// The size of a device, for a response.
-fn bytes(device: &ClientDevice) -> i64 {
+fn bytes(device: &Device) -> i64 {
     device
-        .size_bytes
+        .bytes
         .and_then(|bytes| i64::try_from(bytes).ok())
         .unwrap_or_default()
 }

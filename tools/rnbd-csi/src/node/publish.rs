@@ -50,12 +50,12 @@ impl Node {
             let why = format!("volume {} is not staged on this node", request.volume_id);
             Status::precondition(why)
         };
-        let found = self.disks.find(&id)?.ok_or_else(not_staged)?;
-        if found.access_mode != Some(wanted.access) {
+        let found = self.devices.find(&id)?.ok_or_else(not_staged)?;
+        if found.access != Some(wanted.access) {
             let why = "the volume is staged with another access mode";
             return Err(Status::precondition(why));
         }
-        let node = self.disks.node(&found);
+        let node = self.devices.node(&found);
         let device = mounts::device_number(&node)?;
         let publication = Publication {
             source: match wanted.form {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Staging: the disk of a volume is mapped, and its file system mounted for the whole node.
+//! Staging: a volume is brought to this node as a device, and its file system mounted for the
+//! whole node.
 
 use std::path::Path;
 
 use rnbdctl::model::AccessMode as Access;
-use rnbdctl::model::ClientDevice;
 
 use super::Node;
 use crate::capability::Form;
 use crate::capability::Wanted;
+use crate::device::Device;
 use crate::fail;
 use crate::filesystem;
 use crate::grpc::Code;
@@ -31,23 +32,23 @@ impl Node {
         let id = VolumeId::of_request(&request.volume_id)?;
         let target = mounts::target("staging_target_path", &request.staging_target_path)?;
         let wanted = Wanted::of_request(request.volume_capability.as_ref())?;
-        let context = Context::parse(&request.volume_context)?;
+        let context = Context::of(&id, &request.volume_context)?;
         let _turn = self.busy.turn(&id.to_string())?;
         let _place = self.busy.turn(&target.to_string_lossy())?;
-        let mapped = self.disks.map(&id, &context, wanted.access)?;
+        let brought = self.devices.bring(&id, &context, wanted.access)?;
         fail::point("stage.mapped");
-        let staged = self.stage_mapped(&mapped.device, &wanted, &target);
-        if staged.is_err() && mapped.is_new {
-            if let Err(status) = self.disks.unmap(&id) {
-                eprintln!("rnbd-csi: {} stays mapped: {}", id, status.message);
+        let staged = self.stage_device(&brought.device, &wanted, &target);
+        if staged.is_err() && brought.is_new {
+            if let Err(status) = self.devices.take_away(&id) {
+                eprintln!("rnbd-csi: {id} stays on this node: {}", status.message);
             }
         }
         staged.map(|()| Empty {})
     }
 
-    /// Stages a volume whose disk is mapped.
-    fn stage_mapped(&self, device: &ClientDevice, wanted: &Wanted, target: &Path) -> Result {
-        let node = self.disks.node(device);
+    /// Stages a volume whose device is here.
+    fn stage_device(&self, device: &Device, wanted: &Wanted, target: &Path) -> Result {
+        let node = self.devices.node(device);
         let number = mounts::device_number(&node)?;
         let mounts = mounts::all()?;
         let shown = mounts
@@ -84,7 +85,7 @@ impl Node {
         // What is no id of ours was never mapped.
         if let Ok(id) = VolumeId::parse(&request.volume_id) {
             self.check_unused(&id)?;
-            self.disks.unmap(&id)?;
+            self.devices.take_away(&id)?;
         }
         fail::point("unstage.unmapped");
         Ok(Empty {})
@@ -93,11 +94,11 @@ impl Node {
     /// An error if a container has the volume still. Of one that has it as a block device, and has
     /// not opened it, the kernel would not know.
     fn check_unused(&self, id: &VolumeId) -> Result {
-        let Some(device) = self.disks.find(id)? else {
+        let Some(device) = self.devices.find(id)? else {
             return Ok(());
         };
         // A node that is not there, or not yet, is not mounted either.
-        let Ok(number) = mounts::device_number(&self.disks.node(&device)) else {
+        let Ok(number) = mounts::device_number(&self.devices.node(&device)) else {
             return Ok(());
         };
         let mounts = mounts::all()?;

@@ -29,10 +29,10 @@ impl Node {
     ) -> Result<NodeGetVolumeStatsResponse> {
         needed("volume_path", &request.volume_path)?;
         let id = VolumeId::of_request(&request.volume_id)?;
-        let device = self.disks.need(&id, &request.volume_id)?;
-        let mut condition = self.disks.condition(&device)?;
+        let device = self.devices.need(&id)?;
+        let mut condition = self.devices.condition(&id)?;
         let path = mounts::resolved("volume_path", &request.volume_path)?;
-        let number = mounts::device_number(&self.disks.node(&device))?;
+        let number = mounts::device_number(&self.devices.node(&device))?;
         let usage = match mounts::at(&path)? {
             Some(mount) if mount.device == number => {
                 if let Some(message) = stopped(&path, number)? {

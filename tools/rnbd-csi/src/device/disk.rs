@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The disks of volumes on this node: mapping, finding and unmapping them.
+//! The disks of servers on this node: mapping, finding and unmapping them.
 //!
 //! Nothing is written down. The kernel knows which disks are mapped, and the session's name says
 //! which of them are volumes: so a driver that was killed, or was replaced by a newer one, goes on
 //! with what it finds.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use rnbdctl::config::DEFAULT_HOLD_MS;
 use rnbdctl::control;
 use rnbdctl::control::join;
 use rnbdctl::control::MapRequest;
@@ -26,27 +24,17 @@ use rnbdctl::System;
 use crate::grpc::Code;
 use crate::grpc::Result;
 use crate::grpc::Status;
-use crate::messages::VolumeCondition;
 use crate::volume::Context;
-use crate::volume::VolumeId;
+use crate::volume::DiskId;
 
 /// How long a device node may take to appear.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The tunable that says how long requests of a device wait while its server is away.
 const HOLD: &str = "hold_io_ms";
 
-/// The disk of a volume that was to be mapped.
-#[derive(Debug)]
-pub(crate) struct Mapped {
-    /// Its device.
-    pub(crate) device: ClientDevice,
-    /// Whether it was not mapped before.
-    pub(crate) is_new: bool,
-}
-
 /// Maps the disks of volumes.
 #[derive(Debug)]
-pub(crate) struct Disks {
+pub(super) struct Disks {
     system: System,
     node_id: String,
     /// By session: it is locked while a disk of it is mapped, so that one call makes the session,
@@ -56,7 +44,7 @@ pub(crate) struct Disks {
 
 impl Disks {
     /// Those of the node of that id.
-    pub(crate) fn new(system: System, node_id: &str) -> Self {
+    pub(super) fn new(system: System, node_id: &str) -> Self {
         Self {
             system,
             node_id: node_id.to_owned(),
@@ -64,33 +52,25 @@ impl Disks {
         }
     }
 
-    /// The machine.
-    pub(crate) fn system(&self) -> &System {
-        &self.system
-    }
-
-    /// The device that a volume is here, if it is mapped.
-    pub(crate) fn find(&self, id: &VolumeId) -> Result<Option<ClientDevice>> {
+    /// The device that a disk is here, if it is mapped.
+    pub(super) fn find(&self, id: &DiskId) -> Result<Option<ClientDevice>> {
         let session = id.session(&self.node_id);
-        let Some(name) = self.system.client_device_name(&session, &id.disk)? else {
+        let Some(name) = self.system.client_device_name(&session, id.path())? else {
             return Ok(None);
         };
         Ok(self.system.client_device(&name)?)
     }
 
-    /// The device that a volume is here; `NOT_FOUND` if it is not mapped.
-    pub(crate) fn need(&self, id: &VolumeId, text: &str) -> Result<ClientDevice> {
-        self.find(id)?
-            .ok_or_else(|| Status::not_found(format!("volume {text} is not staged on this node")))
-    }
-
-    /// Where the node of a device is.
-    pub(crate) fn node(&self, device: &ClientDevice) -> PathBuf {
-        self.system.device_node(&device.name)
-    }
-
-    /// Maps the disk of a volume, unless it is mapped. Blocks while a session is being connected.
-    pub(crate) fn map(&self, id: &VolumeId, context: &Context, access: Access) -> Result<Mapped> {
+    /// Maps a disk, unless it is mapped, and has its requests wait for `hold_ms` while no path is
+    /// up. Returns its device, and whether it was not mapped before. Blocks while a session is
+    /// being connected.
+    pub(super) fn map(
+        &self,
+        id: &DiskId,
+        context: &Context,
+        access: Access,
+        hold_ms: i32,
+    ) -> Result<(ClientDevice, bool)> {
         let session = id.session(&self.node_id);
         let lock = self.lock_of(&session);
         let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -106,12 +86,12 @@ impl Disks {
             );
             return Err(Status::new(Code::AlreadyExists, why));
         }
-        match self.hold(&device, context) {
+        match hold(&device, hold_ms) {
             Err(status) if is_new => {
                 self.unmap(id)?;
                 Err(status)
             }
-            held => held.map(|()| Mapped { device, is_new }),
+            held => held.map(|()| (device, is_new)),
         }
     }
 
@@ -122,27 +102,27 @@ impl Disks {
 
     fn map_new(
         &self,
-        id: &VolumeId,
+        id: &DiskId,
         session: String,
         context: &Context,
         access: Access,
     ) -> Result<ClientDevice> {
         let system = &self.system;
-        let ways = Ways::to(system, &id.servers(context))?;
+        let ways = Ways::to(system, &context.servers(id))?;
         let is_new = system.client_session(&session)?.is_none();
         let server = id.server();
         join::Server {
             name: &server,
             ways: &ways,
-            port: context.port,
+            port: context.port(id),
             polled: None,
         }
         .check(system, &session)?;
         let request = MapRequest {
             session,
-            device_path: id.disk.clone(),
+            device_path: id.path().to_owned(),
             paths: Vec::new(),
-            port: context.port,
+            port: context.port(id),
             access_mode: Some(access),
             io_mode: None,
             poll_queues: None,
@@ -172,28 +152,19 @@ impl Disks {
             .ok_or_else(|| Status::new(Code::Unavailable, format!("{} is gone again", mapped.name)))
     }
 
-    /// Sets how long requests wait. A module that cannot have requests wait is as it is.
-    fn hold(&self, device: &ClientDevice, context: &Context) -> Result {
-        let ms = context.hold_ms.unwrap_or(DEFAULT_HOLD_MS);
-        match device.tunable(HOLD) {
-            Some(have) if have != ms => Ok(control::device::set_tunable(device, HOLD, ms)?),
-            _ => Ok(()),
-        }
-    }
-
-    /// Unmaps the disk of a volume, if it is mapped.
-    pub(crate) fn unmap(&self, id: &VolumeId) -> Result {
+    /// Unmaps a disk, if it is mapped.
+    pub(super) fn unmap(&self, id: &DiskId) -> Result {
         match self.find(id)? {
             Some(device) => Ok(control::device::unmap(&device, false)?),
             None => Ok(()),
         }
     }
 
-    /// How a volume is.
-    pub(crate) fn condition(&self, device: &ClientDevice) -> Result<VolumeCondition> {
+    /// What is wrong with a mapped disk, in words; empty if nothing is.
+    pub(super) fn condition(&self, device: &ClientDevice) -> Result<String> {
         let session = self.system.client_session(&device.session)?;
         let paths = session.map_or((0, 0), |session| (session.paths_up(), session.paths.len()));
-        let message = match (device.state, paths) {
+        Ok(match (device.state, paths) {
             (DeviceState::Open, (up, all)) if up == all && up > 0 => String::new(),
             (DeviceState::Open, (up, all)) => format!("{up} of {all} paths to the server are up"),
             (DeviceState::Closed, _) if device.closed_by_server => {
@@ -201,11 +172,15 @@ impl Disks {
             }
             (DeviceState::Closed, _) => "the server cannot be reached".to_owned(),
             (state, _) => format!("the device is in state {}", state.as_str()),
-        };
-        Ok(VolumeCondition {
-            abnormal: !message.is_empty(),
-            message,
         })
+    }
+}
+
+/// Sets how long requests wait. A module that cannot have requests wait is as it is.
+fn hold(device: &ClientDevice, ms: i32) -> Result {
+    match device.tunable(HOLD) {
+        Some(have) if have != ms => Ok(control::device::set_tunable(device, HOLD, ms)?),
+        _ => Ok(()),
     }
 }
 
@@ -246,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn volumes_are_found_by_their_ids() {
-        let id = VolumeId::parse("storage1:vg0/www").unwrap();
+    fn disks_are_found_by_their_ids() {
+        let id = DiskId::parse("storage1:vg0/www").unwrap();
         let (_root, disks) = machine(&id.session("node1"));
         let device = disks.find(&id).unwrap().unwrap();
         assert_eq!(
@@ -255,22 +230,20 @@ mod tests {
             ("rnbd3", Some(1 << 20))
         );
         // It is mapped: nothing has to be done.
-        let mapped = disks.map(&id, &Context::default(), Access::Rw).unwrap();
-        assert!(mapped.device.name == "rnbd3" && !mapped.is_new);
-        let error = disks.map(&id, &Context::default(), Access::Ro).unwrap_err();
+        let map = |access| disks.map(&id, &Context::default(), access, 0);
+        let (found, is_new) = map(Access::Rw).unwrap();
+        assert!(found.name == "rnbd3" && !is_new);
+        let error = map(Access::Ro).unwrap_err();
         assert_eq!(error.code, Code::AlreadyExists);
         let condition = disks.condition(&device).unwrap();
-        assert_eq!(condition.message, "1 of 2 paths to the server are up");
-        assert!(condition.abnormal);
+        assert_eq!(condition, "1 of 2 paths to the server are up");
     }
 
     #[test]
     fn a_disk_of_the_administrators_is_no_volume() {
-        let id = VolumeId::parse("storage1:vg0/www").unwrap();
+        let id = DiskId::parse("storage1:vg0/www").unwrap();
         let (_root, disks) = machine("node1-storage1");
         assert_eq!(disks.find(&id).unwrap(), None);
         assert_eq!(disks.unmap(&id), Ok(()));
-        let error = disks.need(&id, "storage1:vg0/www").unwrap_err();
-        assert_eq!(error.code, Code::NotFound);
     }
 }

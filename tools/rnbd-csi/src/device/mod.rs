@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The block devices that volumes are on this node.
+//!
+//! - [`disk`]: maps disks of servers.
+
+mod disk;
+
+use std::path::PathBuf;
+
+use rnbdctl::config::DEFAULT_HOLD_MS;
+use rnbdctl::model::AccessMode as Access;
+use rnbdctl::model::ClientDevice;
+use rnbdctl::System;
+
+use crate::grpc::Code;
+use crate::grpc::Result;
+use crate::grpc::Status;
+use crate::messages::VolumeCondition;
+use crate::volume::Context;
+use crate::volume::MirrorId;
+use crate::volume::VolumeId;
+use disk::Disks;
+
+/// The block device that a volume is on this node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Device {
+    /// The kernel's name: `rnbd0`.
+    pub(crate) name: String,
+    /// Its size.
+    pub(crate) bytes: Option<u64>,
+    /// How it may be used; `None` if the kernel does not say.
+    pub(crate) access: Option<Access>,
+}
+
+impl From<ClientDevice> for Device {
+    fn from(device: ClientDevice) -> Self {
+        Self {
+            name: device.name,
+            bytes: device.size_bytes,
+            access: device.access_mode,
+        }
+    }
+}
+
+/// The device of a volume that was to be brought up.
+#[derive(Debug)]
+pub(crate) struct Brought {
+    /// The device.
+    pub(crate) device: Device,
+    /// Whether it was not there before.
+    pub(crate) is_new: bool,
+}
+
+/// Brings volumes to this node as block devices, and takes them away.
+#[derive(Debug)]
+pub(crate) struct Devices {
+    system: System,
+    disks: Disks,
+}
+
+impl Devices {
+    /// Those of the node of that id.
+    pub(crate) fn new(system: System, node_id: &str) -> Self {
+        Self {
+            disks: Disks::new(system.clone(), node_id),
+            system,
+        }
+    }
+
+    /// The machine.
+    pub(crate) fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// The device that a volume is here, if it is.
+    pub(crate) fn find(&self, id: &VolumeId) -> Result<Option<Device>> {
+        match id {
+            VolumeId::Disk(disk) => Ok(self.disks.find(disk)?.map(Device::from)),
+            VolumeId::Mirror(mirror) => Err(no_mirrors(mirror)),
+        }
+    }
+
+    /// The device that a volume is here; `NOT_FOUND` if it is none.
+    pub(crate) fn need(&self, id: &VolumeId) -> Result<Device> {
+        self.find(id)?
+            .ok_or_else(|| Status::not_found(format!("volume {id} is not staged on this node")))
+    }
+
+    /// Where the node of a device is.
+    pub(crate) fn node(&self, device: &Device) -> PathBuf {
+        self.system.device_node(&device.name)
+    }
+
+    /// Brings a volume to this node. What is there already is left as it is. Blocks while servers
+    /// are being connected.
+    pub(crate) fn bring(
+        &self,
+        id: &VolumeId,
+        context: &Context,
+        access: Access,
+    ) -> Result<Brought> {
+        match id {
+            VolumeId::Disk(disk) => {
+                let hold_ms = context.hold_ms.unwrap_or(DEFAULT_HOLD_MS);
+                let (device, is_new) = self.disks.map(disk, context, access, hold_ms)?;
+                let device = device.into();
+                Ok(Brought { device, is_new })
+            }
+            VolumeId::Mirror(mirror) => Err(no_mirrors(mirror)),
+        }
+    }
+
+    /// Takes a volume away from this node, as far as it is there.
+    pub(crate) fn take_away(&self, id: &VolumeId) -> Result {
+        match id {
+            VolumeId::Disk(disk) => self.disks.unmap(disk),
+            VolumeId::Mirror(mirror) => Err(no_mirrors(mirror)),
+        }
+    }
+
+    /// How a volume is; `NOT_FOUND` if it is not here.
+    pub(crate) fn condition(&self, id: &VolumeId) -> Result<VolumeCondition> {
+        let message = match id {
+            VolumeId::Disk(disk) => match self.disks.find(disk)? {
+                Some(device) => self.disks.condition(&device)?,
+                None => return self.need(id).map(|_| VolumeCondition::default()),
+            },
+            VolumeId::Mirror(mirror) => return Err(no_mirrors(mirror)),
+        };
+        Ok(VolumeCondition {
+            abnormal: !message.is_empty(),
+            message,
+        })
+    }
+}
+
+/// Mirrors over several servers are not there yet: these are the places where they begin.
+fn no_mirrors(id: &MirrorId) -> Status {
+    Status::new(
+        Code::Unimplemented,
+        format!(
+            "volume {id}: volumes that are mirrored over several servers are not supported yet"
+        ),
+    )
+}
