@@ -216,6 +216,12 @@ type Ended = (MirrorName, Result<Tended>);
 
 /// Watches over all mirrors until the process is ended.
 pub fn run(_: &Args, context: &Context) -> Result {
+    watch(context, |_| true)
+}
+
+/// Watches over the mirrors whose names `is_wanted` takes, until the process is ended. Another
+/// process may watch over the same mirrors: one of them works on a mirror at a time.
+pub fn watch(context: &Context, is_wanted: fn(&MirrorName) -> bool) -> Result {
     let system = &context.system;
     // Made before the first look, so that no change is missed.
     let mut wake = Wake::with_mirrors();
@@ -227,7 +233,7 @@ pub fn run(_: &Args, context: &Context) -> Result {
         for (name, result) in ended.try_iter() {
             report(&name, result, all.entry(name.clone()).or_default(), context)?;
         }
-        match look(system, &mut all, &mut damaged, &sender) {
+        match look(system, is_wanted, &mut all, &mut damaged, &sender) {
             Ok(news) => {
                 failed = None;
                 for line in news {
@@ -250,12 +256,14 @@ pub fn run(_: &Args, context: &Context) -> Result {
 /// that may need something. Returns a line for each mirror whose legs in sync have changed.
 fn look(
     system: &System,
+    is_wanted: fn(&MirrorName) -> bool,
     all: &mut BTreeMap<MirrorName, Watched>,
     damaged: &mut BTreeMap<MirrorName, Error>,
     sender: &mpsc::Sender<Ended>,
 ) -> Result<Vec<String>> {
     let records = Records::of(system);
-    let names = records.names()?;
+    let mut names = records.names()?;
+    names.retain(is_wanted);
     all.retain(|name, watched| watched.is_busy || names.contains(name));
     damaged.retain(|name, _| names.contains(name));
     let mut news = Vec::new();

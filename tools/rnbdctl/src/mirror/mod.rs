@@ -14,12 +14,14 @@
 //! - [`reserve`]: reserves a leg for this machine.
 //! - [`create`]: creates mirrors.
 //! - [`replace`]: replaces legs by other disks.
+//! - [`grow`]: grows mirrors whose legs have grown.
 //! - [`act`]: starts, stops and removes mirrors.
 //! - [`repair`]: tends mirrors: starts them, brings legs back.
 
 pub mod act;
 pub mod array;
 pub mod create;
+pub mod grow;
 pub mod names;
 pub mod record;
 pub mod repair;
