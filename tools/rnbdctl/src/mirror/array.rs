@@ -114,7 +114,7 @@ pub fn find(system: &System, uuid: &str) -> Result<Option<Array>> {
 /// Reads the array that the kernel calls `name`; `None` if `name` is no array or does not run.
 fn array(name: &str, folder: &Path) -> Result<Option<Array>> {
     let md = folder.join("md");
-    let text = |file: &str| read::text(&md.join(file));
+    let text = |file: &str| read::text_of_array(&md.join(file));
     let (Some(uuid), Some(state)) = (text("uuid")?, text("array_state")?) else {
         return Ok(None);
     };
@@ -124,10 +124,11 @@ fn array(name: &str, folder: &Path) -> Result<Option<Array>> {
     let mut members = Vec::new();
     for (member, path) in read::entries(&md)? {
         if let Some(disk) = member.strip_prefix("dev-") {
-            if let Some(state) = read::text(&path.join("state"))? {
+            if let Some(state) = read::text_of_array(&path.join("state"))? {
                 let mut is_bad = false;
                 for file in ["bad_blocks", "unacknowledged_bad_blocks"] {
-                    is_bad |= read::text(&path.join(file))?.is_some_and(|text| !text.is_empty());
+                    let bad = read::text_of_array(&path.join(file))?;
+                    is_bad |= bad.is_some_and(|text| !text.is_empty());
                 }
                 members.push(Member {
                     disk: disk.to_owned(),
@@ -138,7 +139,7 @@ fn array(name: &str, folder: &Path) -> Result<Option<Array>> {
         }
     }
     let sectors: Option<u64> = read::number(&folder.join("size"))?;
-    let speed: Option<u64> = read::number(&md.join("sync_speed"))?;
+    let speed = text("sync_speed")?.and_then(|text| text.parse::<u64>().ok());
     Ok(Some(Array {
         md: name.to_owned(),
         uuid: uuid.chars().filter(char::is_ascii_hexdigit).collect(),

@@ -31,6 +31,18 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     }
 }
 
+/// As [`text`], for a file of md. The read of an array that was stopped fails with EBUSY until the
+/// kernel has deleted the array: it counts as gone, too.
+pub(crate) fn text_of_array(path: &Path) -> Result<Option<String>> {
+    let is_busy = |error: &io::Error| Errno::from_io_error(error) == Some(Errno::BUSY);
+    match read(path) {
+        Err(error) if is_busy(&error) => Ok(None),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(Error::io(path.display(), &error)),
+        Ok(text) => Ok(Some(text)),
+    }
+}
+
 /// The number in a file; `None` if there is no file, or no number in it.
 pub(crate) fn number<T: FromStr>(path: &Path) -> Result<Option<T>> {
     Ok(text(path)?.and_then(|text| text.parse().ok()))
