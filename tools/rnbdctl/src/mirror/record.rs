@@ -10,6 +10,7 @@ use std::fs::File;
 use std::fs::OpenOptions;
 use std::io;
 use std::io::Write;
+use std::path::Path;
 use std::path::PathBuf;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
@@ -266,6 +267,25 @@ impl Records {
         fs::remove_file(&file).map_err(|error| Error::io(file.display(), &error))
     }
 
+    /// Moves the record of a mirror to `file`, if there is a record: then the mirror is no mirror
+    /// of this machine. `file` is on the file system of the records, in a folder that exists.
+    pub fn put_aside(&self, name: &MirrorName, file: &Path) -> Result {
+        let _lock = self.lock("records")?;
+        moved(&self.file(name), file)
+    }
+
+    /// Takes a record back that [`Self::put_aside`] has moved to `file`, if it is there, and the
+    /// mirror has no record.
+    pub fn take_back(&self, name: &MirrorName, file: &Path) -> Result {
+        let _lock = self.lock("records")?;
+        fs::create_dir_all(&self.folder)
+            .map_err(|error| Error::io(self.folder.display(), &error))?;
+        match self.file(name).exists() {
+            true => Ok(()),
+            false => moved(file, &self.file(name)),
+        }
+    }
+
     /// Waits until no other process works on this mirror. Other processes then wait until the lock
     /// is dropped.
     pub fn lock_mirror(&self, name: &MirrorName) -> Result<Lock> {
@@ -304,6 +324,22 @@ impl Records {
         };
         result.map_err(|error| Error::io(path.display(), &error))
     }
+}
+
+/// Moves a file, if it is there. The move is on stable storage when this returns.
+fn moved(from: &Path, to: &Path) -> Result {
+    let fail = |error: io::Error| Error::io(from.display(), &error);
+    match fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound && !from.exists() => return Ok(()),
+        renamed => renamed.map_err(fail)?,
+    }
+    // The new place first: a crash between the two leaves two records, and not none.
+    for folder in [to, from].iter().filter_map(|file| file.parent()) {
+        File::open(folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(fail)?;
+    }
+    Ok(())
 }
 
 /// A lock between processes. Dropping it ends the lock.
