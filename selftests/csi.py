@@ -35,7 +35,7 @@ def prepare_lvm(t: Test) -> Driver:
     t.server.run(f"pvcreate -ff -y {disks.WITHOUT_DISCARD} && vgcreate {GROUP} {disks.WITHOUT_DISCARD}")
     t.defer(t.server.run, f"vgremove -ff -y {GROUP} && pvremove {disks.WITHOUT_DISCARD}; rm /etc/lvm/lvm.conf")
     rnbd.load(t, rnbd_server="dev_search_path=/dev")
-    driver = Driver(t, "--volume-group", GROUP)
+    driver = Driver(t, *csi.both(t, "--volume-group", GROUP))
     driver.start()
     return driver
 

@@ -26,6 +26,8 @@ SOCKET = "/run/rnbd-csi.sock"
 NODE_ID = "node1"
 SERVER = "storage1"
 NAME = "csi.rnbd.test"
+# The options of a driver that is a node.
+OF_NODE = ("--node", "--node-id", NODE_ID)
 # Where volumes are staged and published.
 PLACE = "/run/rnbd-csi"
 MIB = 1 << 20
@@ -59,16 +61,26 @@ def capability(kind: str = "", mode: int = 1, flags: list[str] | None = None) ->
     return {**form, "access_mode": {"mode": mode}}
 
 
-class Driver:
-    """A driver that is both node and storage server.
+def both(t: Test, *place: str) -> tuple[str, ...]:
+    """The options of a driver that is both node and storage server; `place` says where volumes are."""
+    return (*OF_NODE, *of_server(SERVER, t.server, *place))
 
-    `place` are the options that say where volumes are; `within` is a command before the driver's own.
+
+def of_server(name: str, node: Node, *place: str) -> tuple[str, ...]:
+    """The options of a driver that is a storage server."""
+    return ("--server", "--server-name", name, *place, "--addresses", node.address)
+
+
+class Driver:
+    """A driver in a machine, the client unless another one is given.
+
+    `options` say what it serves; `within` is a command before the driver's own.
     """
 
-    def __init__(self, t: Test, *place: str, within: tuple[str, ...] = ()) -> None:
+    def __init__(self, t: Test, *options: str, node: Node | None = None, within: tuple[str, ...] = ()) -> None:
         self._t = t
-        self._node = t.client
-        self._place = place
+        self._node = node or t.client
+        self._options = options
         self._within = within
         self._job: Job | None = None
         install(self._node)
@@ -81,8 +93,7 @@ class Driver:
         self._node.run(f"rm -f {SOCKET}")
         env = {"RNBD_CSI_FAIL_AT": fail_at} if fail_at else {}
         self._job = self._node.start_job(
-            [*self._within, PATH, "--endpoint", f"unix://{SOCKET}", "--name", NAME, "--node", "--node-id", NODE_ID,
-             "--server", "--server-name", SERVER, *self._place, "--addresses", self._t.server.address],
+            [*self._within, PATH, "--endpoint", f"unix://{SOCKET}", "--name", NAME, *self._options],
             timeout=600, env=env)
         self._node.wait_for(SOCKET)
 
@@ -94,12 +105,16 @@ class Driver:
             self._job = None
             self._t.equal(result.rc, 0, f"exit code of the driver: {result.err}")
 
-    def died(self) -> None:
-        """It has killed itself."""
+    def lost(self) -> None:
+        """Its machine has lost its power."""
+        self._job = None
+
+    def died(self, number: int = signal.SIGABRT) -> None:
+        """It has killed itself, or a signal has."""
         assert self._job is not None
         result = self._job.wait(30)
         self._job = None
-        self._t.equal(result.rc, -signal.SIGABRT, f"end of the driver: {result.err}")
+        self._t.equal(result.rc, -number, f"end of the driver: {result.err}")
 
     def tidy(self) -> None:
         """Take back what a test has left."""
@@ -129,11 +144,18 @@ class Driver:
         self._t.equal(got, code, f"code of {name} {json.dumps(request)}: {told}")
         return told
 
-    def dies(self, name: str, request: Request) -> None:
+    def dies(self, name: str, request: Request, number: int = signal.SIGABRT) -> None:
         """Make a call in which the driver dies."""
         result = self.start_call(name, request).wait()
         self._t.check(result.rc != 0 and not result.out, f"{name} succeeded: {result.out}")
-        self.died()
+        self.died(number)
+
+    def killed_at(self, point: str, name: str, request: Request) -> None:
+        """Make a call in which the driver dies at a point, and start the driver again."""
+        self.stop()
+        self.start(point)
+        self.dies(name, request)
+        self.start()
 
     def twice(self, name: str, request: Request) -> Any:
         """Make a call, and the same again, with the same response; it."""
@@ -221,7 +243,7 @@ def prepare(t: Test, connect_timeout_ms: int = 0, within: tuple[str, ...] = ()) 
     rnbd.load(t, rnbd_server=f"dev_search_path={folder}", connect_timeout_ms=connect_timeout_ms)
     t.server.run(f"mkdir {folder}/csi")
     t.defer(t.server.run, f"rm -rf {folder}/csi")
-    driver = Driver(t, "--folder", f"{folder}/csi", within=within)
+    driver = Driver(t, *both(t, "--folder", f"{folder}/csi"), within=within)
     driver.start()
     return driver
 

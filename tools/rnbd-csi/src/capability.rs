@@ -8,6 +8,7 @@ use crate::grpc::Result;
 use crate::grpc::Status;
 use crate::messages::mode;
 use crate::messages::VolumeCapability;
+use crate::volume::VolumeId;
 
 /// The file system of whoever does not name any.
 const DEFAULT_KIND: &str = "ext4";
@@ -57,7 +58,18 @@ pub(crate) enum Form {
     },
 }
 
+/// Says whether a volume can be used in some ways; the error is in words.
+pub(crate) type Check = fn(&[VolumeCapability]) -> std::result::Result<(), String>;
+
 impl Wanted {
+    /// What says in which ways a volume can be used.
+    pub(crate) fn check_for(id: &VolumeId) -> Check {
+        match id {
+            VolumeId::Disk(_) => Self::check_all,
+            VolumeId::Mirror(_) => Self::check_all_mirrored,
+        }
+    }
+
     /// What a request wants, which must make sense and be possible.
     pub(crate) fn of_request(capability: Option<&VolumeCapability>) -> Result<Self> {
         match capability {
@@ -71,6 +83,15 @@ impl Wanted {
         capabilities
             .iter()
             .try_for_each(|capability| Self::parse(capability).map(|_| ()))
+    }
+
+    /// An error unless a mirrored volume can be used in all these ways.
+    pub(crate) fn check_all_mirrored(
+        capabilities: &[VolumeCapability],
+    ) -> std::result::Result<(), String> {
+        capabilities
+            .iter()
+            .try_for_each(|capability| check_mirrored(Self::parse(capability)?.access))
     }
 
     /// What a capability asks for. The error says in words what is wrong with it, or not possible.
@@ -110,6 +131,19 @@ impl Wanted {
             access,
             is_single: number == Some(mode::SINGLE_NODE_SINGLE_WRITER),
         })
+    }
+}
+
+/// An error unless a mirrored volume can be used with this access: md writes to the legs of a
+/// mirror, and one node at a time runs it.
+pub(crate) fn check_mirrored(access: Access) -> std::result::Result<(), String> {
+    match access {
+        Access::Rw => Ok(()),
+        _ => Err(
+            "a mirrored volume is for one node, which can write: give SINGLE_NODE_WRITER, \
+                  SINGLE_NODE_SINGLE_WRITER or SINGLE_NODE_MULTI_WRITER"
+                .to_owned(),
+        ),
     }
 }
 
@@ -235,5 +269,16 @@ mod tests {
         }
         assert!(Wanted::of_request(None).is_err());
         assert!(Wanted::check_all(&[]).is_ok());
+        for (mode, is_possible) in [
+            (1, true),
+            (6, true),
+            (7, true),
+            (2, false),
+            (3, false),
+            (5, false),
+        ] {
+            let checked = Wanted::check_all_mirrored(&[block(mode)]);
+            assert_eq!(checked.is_ok(), is_possible, "{mode}");
+        }
     }
 }

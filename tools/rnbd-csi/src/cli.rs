@@ -8,6 +8,7 @@ use clap::Parser;
 use rnbdctl::server_name::Host;
 use rnbdctl::server_name::ServerName;
 
+use crate::controller::Peer;
 use crate::messages::Map;
 use crate::volume::context;
 
@@ -64,12 +65,22 @@ pub(crate) struct Serve {
     pub(crate) node: bool,
 
     /// Serve as controller of static volumes, which the administrator makes
-    #[arg(long, requires = "node_id", conflicts_with = "server")]
+    #[arg(long, requires = "node_id", conflicts_with_all = ["server", "mirrors"])]
     pub(crate) controller: bool,
 
     /// Serve as controller of this storage server, and make volumes on it
     #[arg(long, requires_all = ["server_name", "place"])]
     pub(crate) server: bool,
+
+    /// Serve as controller of volumes that are mirrored over several storage servers, whose own
+    /// drivers make the legs
+    #[arg(long, requires = "server_socket", conflicts_with = "server")]
+    pub(crate) mirrors: bool,
+
+    /// With --mirrors: a storage server, by its --server-name, and the socket of its driver; give
+    /// the option for each server
+    #[arg(long, requires = "mirrors", value_name = "NAME=unix://PATH", value_parser = peer)]
+    pub(crate) server_socket: Vec<Peer>,
 
     /// This node's name; no two nodes may have the same name
     #[arg(long, env = "RNBD_CSI_NODE", value_name = "NAME", value_parser = node_id)]
@@ -156,6 +167,10 @@ fn server_name(text: &str) -> Result<String, String> {
     }
 }
 
+fn peer(text: &str) -> Result<Peer, String> {
+    Peer::parse(text, server_name, socket)
+}
+
 fn addresses(text: &str) -> Result<String, String> {
     context::addresses(text).map(|_| text.to_owned())
 }
@@ -181,6 +196,7 @@ mod tests {
             "rnbd-csi --server --server-name s --volume-group vg0 --addresses 192.0.2.1,s2",
             "rnbd-csi --node --node-id a --server --server-name s --folder /srv/csi",
             "rnbd-csi call NodeGetInfo",
+            "rnbd-csi --mirrors --server-socket a=unix:///run/a --server-socket b=unix:///run/b",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
@@ -195,6 +211,10 @@ mod tests {
             "rnbd-csi --node --node-id a --endpoint tcp://1",
             "rnbd-csi --server --server-name 192.0.2.1 --folder /a",
             "rnbd-csi --server --server-name s --folder /a --hold 2d",
+            "rnbd-csi --mirrors",
+            "rnbd-csi --mirrors --server-socket a",
+            "rnbd-csi --mirrors --server-socket a=b",
+            "rnbd-csi --server-socket a=unix:///run/a",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -3,6 +3,7 @@
 //! The driver: the services that it was started with, and which call is for which of them.
 
 use crate::controller::Controller;
+use crate::controller::Maker;
 use crate::grpc::server::Service;
 use crate::grpc::Code;
 use crate::grpc::Result;
@@ -48,6 +49,14 @@ macro_rules! calls {
                 let why = format!("this driver has no call {path}");
                 Err(Status::new(Code::Unimplemented, why))
             }
+        }
+
+        /// The path of the call of that name.
+        pub(crate) fn path(name: &str) -> Option<&'static str> {
+            $(if name == $name {
+                return Some(concat!("/csi.v1.", $service, "/", $name));
+            })+
+            None
         }
 
         /// The path of the call of that name, and its request, which is given as JSON, as bytes.
@@ -99,22 +108,22 @@ calls! {
     "Node" "NodeGetInfo" Empty => NodeGetInfoResponse, true,
         |driver, _| Ok(driver.node()?.info());
     "Controller" "CreateVolume" CreateVolumeRequest => CreateVolumeResponse, false,
-        |driver, request| driver.controller()?.server()?.create(request);
+        |driver, request| driver.controller()?.maker()?.create(request);
     "Controller" "DeleteVolume" DeleteVolumeRequest => Empty, false,
-        |driver, request| driver.controller()?.server()?.delete(request);
+        |driver, request| driver.controller()?.maker()?.delete(request);
     "Controller" "ControllerExpandVolume"
         ControllerExpandVolumeRequest => ControllerExpandVolumeResponse, false,
-        |driver, request| driver.controller()?.server()?.expand(request);
+        |driver, request| driver.controller()?.maker()?.expand(request);
     "Controller" "ValidateVolumeCapabilities"
         ValidateVolumeCapabilitiesRequest => ValidateVolumeCapabilitiesResponse, false,
         |driver, request| driver.controller()?.validate(request);
     "Controller" "ListVolumes" ListVolumesRequest => ListVolumesResponse, false,
-        |driver, request| driver.controller()?.server()?.list(request);
+        |driver, request| driver.controller()?.maker()?.list(request);
     "Controller" "ControllerGetVolume"
         ControllerGetVolumeRequest => ControllerGetVolumeResponse, false,
-        |driver, request| driver.controller()?.server()?.get(request);
+        |driver, request| driver.controller()?.maker()?.get(request);
     "Controller" "GetCapacity" GetCapacityRequest => GetCapacityResponse, false,
-        |driver, request| driver.controller()?.server()?.capacity(request);
+        |driver, request| driver.controller()?.maker()?.capacity(request);
     "Controller" "ControllerGetCapabilities" Empty => ControllerGetCapabilitiesResponse, true,
         |driver, _| Ok(driver.controller()?.can());
 }
@@ -163,8 +172,8 @@ impl Driver {
     fn probe(&self) -> ProbeResponse {
         let is_ready = self.node.as_ref().is_none_or(Node::is_ready)
             && match &self.controller {
-                Some(Controller::Server(server)) => server.is_ready(),
-                Some(Controller::Fixed(_)) | None => true,
+                Some(controller) => controller.maker().map_or(true, Maker::is_ready),
+                None => true,
             };
         ProbeResponse {
             ready: Some(BoolValue { value: is_ready }),

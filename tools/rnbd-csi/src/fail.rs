@@ -9,6 +9,13 @@
 /// All points, by service.
 #[cfg(any(test, feature = "failure-points"))]
 pub(crate) const POINTS: &[&str] = &[
+    "mirror.noted",
+    "mirror.mapped",
+    "mirror.started",
+    "mirror.stopped",
+    "mirror.unmapped",
+    "mirror.parked",
+    "mirror.grown",
     "stage.mapped",
     "stage.formatted",
     "stage.mounted",
@@ -25,6 +32,9 @@ pub(crate) const POINTS: &[&str] = &[
     "extend.grown",
     "delete.renamed",
     "delete.removed",
+    "leg.made",
+    "leg.grown",
+    "leg.deleted",
 ];
 
 /// The program dies here if it is to.
@@ -48,6 +58,8 @@ mod tests {
     #[test]
     fn every_point_is_in_the_code() {
         let sources = [
+            include_str!("controller/mirrored.rs"),
+            include_str!("device/mirror.rs"),
             include_str!("node/stage.rs"),
             include_str!("node/publish.rs"),
             include_str!("node/expand.rs"),

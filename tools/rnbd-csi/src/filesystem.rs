@@ -56,6 +56,20 @@ pub(crate) fn prepare(node: &Path, kind: &str, read_only: bool) -> Result {
     }
 }
 
+/// An error unless the disk is empty: neither `blkid` finds anything, nor does it begin with data.
+pub(crate) fn need_empty(node: &Path) -> Result {
+    let what = match probe(node)? {
+        Found::Nothing if is_zero(node)? => return Ok(()),
+        Found::Nothing => "data".to_owned(),
+        Found::FileSystem(found) | Found::Other(found) => found,
+    };
+    Err(Status::precondition(format!(
+        "{} has {what} on it, and does not become a leg of a new mirror; if the data is not \
+         needed, clear the first MiB of the disk",
+        node.display()
+    )))
+}
+
 fn probe(node: &Path) -> Result<Found> {
     let path = node.to_string_lossy();
     let done = programs::run("blkid", &["-p", "-o", "export", &path])?;

@@ -45,6 +45,7 @@ use cli::Command;
 use cli::Serve;
 use controller::Controller;
 use controller::Fixed;
+use controller::Mirrored;
 use controller::Options;
 use controller::Server;
 use driver::Driver;
@@ -79,8 +80,12 @@ fn serve(args: &Serve) -> Result<ExitCode, String> {
     let controller = controller(args, &system)?;
     let node = args.node_id.as_ref().filter(|_| args.node);
     let node = node.map(|id| Node::new(system, id));
+    if let Some(node) = &node {
+        node.tend()
+            .map_err(|error| format!("making a thread: {error}"))?;
+    }
     if node.is_none() && controller.is_none() {
-        eprintln!("rnbd-csi: give a service: --node, --controller, --server");
+        eprintln!("rnbd-csi: give a service: --node, --controller, --server, --mirrors");
         return Ok(ExitCode::from(USAGE));
     }
     let driver = Driver {
@@ -100,6 +105,10 @@ fn controller(args: &Serve, system: &System) -> Result<Option<Controller>, Strin
     let system = system.clone();
     if let Some(id) = args.node_id.as_ref().filter(|_| args.controller) {
         return Ok(Some(Controller::Fixed(Fixed::new(system, id))));
+    }
+    if args.mirrors {
+        let mirrored = Mirrored::new(args.server_socket.clone());
+        return Ok(Some(Controller::Mirrored(mirrored)));
     }
     let Some(server) = args.server_name.clone().filter(|_| args.server) else {
         return Ok(None);

@@ -26,6 +26,8 @@ const MAX_LAYERS: usize = 16;
 /// What the devices of the module are called: its entry in `/proc/devices`, and the beginning of
 /// the names of their nodes.
 const DEVICES: &str = "rnbd";
+/// The beginning of the names of the nodes of mirrors.
+const MIRRORS: &str = "md";
 
 /// The numbers of a device, major and minor.
 pub(crate) type DeviceNumber = (u32, u32);
@@ -76,13 +78,24 @@ impl Mount {
         self.device == number || self.node().is_some_and(|node| node == name)
     }
 
-    /// Whether it is the file system, or the node, of any device of the module, whose number begins
-    /// with `major`.
-    fn is_of_module(&self, major: Option<u32>) -> bool {
+    /// Whether it is the file system, or the node, of a device that may be a volume: of any device
+    /// of the module, whose number begins with `major`, or of one of these mirrors.
+    ///
+    /// The node of any array of md may be a volume: its mirror may be gone. A file system is not
+    /// lost with the mount of a node.
+    fn is_volume(&self, major: Option<u32>, mirrors: &[DeviceNumber]) -> bool {
         let is_number = |text: &str| !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
         let node = self.node();
-        let digits = node.as_deref().and_then(|node| node.strip_prefix(DEVICES));
-        Some(self.device.0) == major || digits.is_some_and(is_number)
+        let is_node = |beginning: &str| {
+            let digits = node
+                .as_deref()
+                .and_then(|node| node.strip_prefix(beginning));
+            digits.is_some_and(is_number)
+        };
+        Some(self.device.0) == major
+            || mirrors.contains(&self.device)
+            || is_node(DEVICES)
+            || is_node(MIRRORS)
     }
 
     fn has(&self, option: &str) -> bool {
@@ -217,18 +230,19 @@ fn major_of_module(text: &str) -> Option<u32> {
         .and_then(|(number, _)| number.parse().ok())
 }
 
-/// Unmounts the volumes that are at `target`; nothing may be there. What is in use stays.
+/// Unmounts the volumes that are at `target`; nothing may be there. What is in use stays. `mirrors`
+/// are the devices of all mirrored volumes.
 ///
 /// What is no volume stays, too: a call with a wrong path costs the machine none of its file
 /// systems.
-pub(crate) fn unmount_volumes(target: &Path) -> Result {
+pub(crate) fn unmount_volumes(target: &Path, mirrors: &[DeviceNumber]) -> Result {
     let devices =
         fs::read_to_string("/proc/devices").map_err(|error| Status::io("/proc/devices", error))?;
     let major = major_of_module(&devices);
     for _ in 0..MAX_LAYERS {
         match at(target)? {
             None => return Ok(()),
-            Some(mount) if mount.is_of_module(major) => (),
+            Some(mount) if mount.is_volume(major, mirrors) => (),
             Some(_) => return Err(something_else(target)),
         }
         match unmount(target, UnmountFlags::NOFOLLOW) {
@@ -307,16 +321,27 @@ mod tests {
         let major = major_of_module(devices);
         assert_eq!(major, Some(251));
         assert_eq!(major_of_module("Block devices:\n  8 sd\n"), None);
-        assert!(mount("251:16", "/").is_of_module(major));
-        for root in ["/rnbd0", "/rnbd12//deleted", "/sub/rnbd0"] {
-            assert!(mount("0:6", root).is_of_module(major), "{root}");
+        assert!(mount("251:16", "/").is_volume(major, &[]));
+        for root in ["/rnbd0", "/rnbd12//deleted", "/sub/rnbd0", "/md127"] {
+            assert!(mount("0:6", root).is_volume(major, &[]), "{root}");
         }
-        for root in ["/", "/sda", "/rnbd", "/rnbd-data", "/rnbd0/x"] {
-            assert!(!mount("0:6", root).is_of_module(major), "{root}");
-            assert!(!mount("8:1", root).is_of_module(None), "{root}");
+        for root in [
+            "/",
+            "/sda",
+            "/rnbd",
+            "/rnbd-data",
+            "/rnbd0/x",
+            "/md",
+            "/md/x",
+        ] {
+            assert!(!mount("0:6", root).is_volume(major, &[]), "{root}");
+            assert!(!mount("8:1", root).is_volume(None, &[]), "{root}");
         }
         // A folder of that name on a disk of the machine.
-        assert!(!mount("8:1", "/srv/rnbd0").is_of_module(major));
+        assert!(!mount("8:1", "/srv/rnbd0").is_volume(major, &[]));
+        // Of the arrays of md only mirrored volumes.
+        assert!(mount("9:127", "/").is_volume(major, &[(9, 127)]));
+        assert!(!mount("9:126", "/").is_volume(major, &[(9, 127)]));
         assert!(mount("0:6", "/rnbd1").shows((251, 16), "rnbd1"));
         assert!(mount("251:16", "/").shows((251, 16), "rnbd1"));
         assert!(!mount("251:32", "/").shows((251, 16), "rnbd1"));
@@ -326,7 +351,7 @@ mod tests {
     #[test]
     fn what_is_no_volume_stays_mounted() {
         // All machines have one there; it would be in use, too, but that is not what is said.
-        let error = unmount_volumes(Path::new("/proc")).unwrap_err();
+        let error = unmount_volumes(Path::new("/proc"), &[]).unwrap_err();
         assert_eq!(error.code, Code::FailedPrecondition);
         assert!(error.message.contains("something else"), "{error:?}");
     }

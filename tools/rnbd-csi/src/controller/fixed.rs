@@ -8,6 +8,7 @@ use rnbdctl::ways::Ways;
 use rnbdctl::Kind;
 use rnbdctl::System;
 
+use crate::capability::Check;
 use crate::capability::Wanted;
 use crate::grpc::Result;
 use crate::grpc::Status;
@@ -45,7 +46,7 @@ impl Fixed {
         for disk in id.disks() {
             self.check_there(disk, &context)?;
         }
-        Ok(answer(request))
+        Ok(answer(request, Wanted::check_for(&id)))
     }
 
     /// `NOT_FOUND` if the server says that it has no such disk for this node. A server that does
@@ -88,11 +89,12 @@ pub(super) fn needed_capabilities(request: &ValidateVolumeCapabilitiesRequest) -
     }
 }
 
-/// What is asked for is confirmed as a whole, or not at all.
+/// What is asked for is confirmed as a whole, if `check` allows it, or not at all.
 pub(super) fn answer(
     request: &ValidateVolumeCapabilitiesRequest,
+    check: Check,
 ) -> ValidateVolumeCapabilitiesResponse {
-    match Wanted::check_all(&request.volume_capabilities) {
+    match check(&request.volume_capabilities) {
         Ok(()) => ValidateVolumeCapabilitiesResponse {
             confirmed: Some(Confirmed {
                 volume_context: request.volume_context.clone(),

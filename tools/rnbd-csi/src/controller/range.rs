@@ -2,10 +2,13 @@
 
 //! How large a volume shall be.
 
+use crate::capability::Wanted;
 use crate::grpc::Code;
 use crate::grpc::Result;
 use crate::grpc::Status;
 use crate::messages::CapacityRange;
+use crate::messages::CreateVolumeRequest;
+use crate::store::name;
 
 /// A size in bytes, at least and at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +39,39 @@ pub(crate) fn parse(range: Option<&CapacityRange>) -> Result<Range> {
     Ok(Range { required, limit })
 }
 
+/// The range of a volume that is to be made, of a request that makes sense as far as can be seen
+/// without its parameters.
+pub(super) fn of_new(request: &CreateVolumeRequest) -> Result<Range> {
+    name::check(&request.name)?;
+    if request.volume_capabilities.is_empty() {
+        return Err(Status::invalid("volume_capabilities are missing"));
+    }
+    Wanted::check_all(&request.volume_capabilities).map_err(Status::invalid)?;
+    if request.volume_content_source.is_some() {
+        return Err(Status::invalid("volumes cannot be made as copies"));
+    }
+    if let Some(key) = request
+        .mutable_parameters
+        .keys()
+        .find(|key| !key.contains('/'))
+    {
+        let why = format!("mutable parameter {key} is unknown: there are none");
+        return Err(Status::invalid(why));
+    }
+    parse(request.capacity_range.as_ref())
+}
+
 impl Range {
+    /// Whether so many bytes are not above the limit.
+    pub(super) fn is_below(&self, bytes: u64) -> bool {
+        self.limit.is_none_or(|limit| bytes <= limit)
+    }
+
+    /// The limit as a message has it: 0 if there is none.
+    pub(super) fn limit_or_none(&self) -> i64 {
+        self.limit.map_or(0, super::signed)
+    }
+
     /// Whether a volume may have that size.
     pub(crate) fn allows(&self, bytes: u64) -> bool {
         bytes >= self.required && self.limit.is_none_or(|limit| bytes <= limit)

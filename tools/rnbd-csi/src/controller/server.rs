@@ -3,11 +3,17 @@
 //! The controller of a storage server: it makes volumes where the server's module finds them.
 
 use std::fs;
+use std::fs::OpenOptions;
+use std::io;
+use std::io::Write;
 
 use rnbdctl::System;
 
 use super::fixed;
+use super::peer::LEG;
 use super::range;
+use super::signed;
+use super::Maker;
 use crate::busy::Busy;
 use crate::capability::Wanted;
 use crate::grpc::Code;
@@ -37,8 +43,8 @@ use crate::messages::VolumeStatus;
 use crate::store::name;
 use crate::store::Store;
 use crate::store::Stored;
+use crate::volume::context;
 use crate::volume::needed;
-use crate::volume::Context;
 use crate::volume::DiskId;
 
 /// What this service can do.
@@ -56,6 +62,9 @@ pub(super) const CAN: &[i32] = &[
 const DEFAULT_BYTES: u64 = 1 << 30;
 /// The folder in which the server's module looks for disks.
 const SEARCH_PATH: &str = "module/rnbd_server/parameters/dev_search_path";
+
+/// The file to which the name of a closed disk is written to drop its reservations.
+const KEPT_RESERVATIONS: &str = "class/rnbd-server/ctl/kept_reservations";
 
 /// What the administrator says about a server.
 #[derive(Clone, Debug)]
@@ -89,26 +98,20 @@ impl Server {
     pub(crate) fn begin(&self) -> Result {
         self.store.tidy(&|stored| self.is_mapped(stored))
     }
+}
 
-    /// Whether nodes can map volumes: the module is loaded.
-    pub(crate) fn is_ready(&self) -> bool {
+impl Maker for Server {
+    /// Nodes can map volumes when the module is loaded.
+    fn is_ready(&self) -> bool {
         self.system.server_loaded()
     }
 
-    /// Makes a volume, or gives the one of that name.
-    pub(crate) fn create(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse> {
-        name::check(&request.name)?;
-        if request.volume_capabilities.is_empty() {
-            return Err(Status::invalid("volume_capabilities are missing"));
-        }
-        Wanted::check_all(&request.volume_capabilities).map_err(Status::invalid)?;
-        let range = range::parse(request.capacity_range.as_ref())?;
-        check_parameters(&request.parameters)?;
-        check_parameters(&request.mutable_parameters)?;
-        if request.volume_content_source.is_some() {
-            return Err(Status::invalid("volumes cannot be made as copies"));
-        }
-        let name = name::of(&request.name);
+    fn create(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse> {
+        let range = range::of_new(request)?;
+        let name = match check_parameters(&request.parameters)? {
+            Made::Volume => name::of(&request.name),
+            Made::Leg => name::of_leg(&request.name),
+        };
         let _turn = self.busy.turn(&name)?;
         let stored = match self.store.find(&name)? {
             Some(stored) if range.allows(stored.bytes) => stored,
@@ -132,8 +135,7 @@ impl Server {
         })
     }
 
-    /// Deletes a volume, if it is there and not mapped.
-    pub(crate) fn delete(&self, request: &DeleteVolumeRequest) -> Result<Empty> {
+    fn delete(&self, request: &DeleteVolumeRequest) -> Result<Empty> {
         needed("volume_id", &request.volume_id)?;
         // A volume of another server, or of none, is not there.
         let Some(name) = self.name_of(&request.volume_id) else {
@@ -148,6 +150,7 @@ impl Server {
             if self.is_mapped(&stored)? {
                 return Err(in_use());
             }
+            self.drop_reservations(&stored);
             if !self
                 .store
                 .delete(&stored, &|stored| self.is_mapped(stored))?
@@ -158,8 +161,7 @@ impl Server {
         Ok(Empty {})
     }
 
-    /// Makes a volume larger. What is large enough stays as it is.
-    pub(crate) fn expand(
+    fn expand(
         &self,
         request: &ControllerExpandVolumeRequest,
     ) -> Result<ControllerExpandVolumeResponse> {
@@ -184,8 +186,7 @@ impl Server {
         })
     }
 
-    /// Whether a volume can be used in some ways.
-    pub(crate) fn validate(
+    fn validate(
         &self,
         request: &ValidateVolumeCapabilitiesRequest,
     ) -> Result<ValidateVolumeCapabilitiesResponse> {
@@ -207,12 +208,12 @@ impl Server {
                 message: status.message,
             });
         }
-        Ok(fixed::answer(request))
+        Ok(fixed::answer(request, Wanted::check_all))
     }
 
     /// The volumes, in the order of their names, or a part of them. A token is the last name of the
-    /// part before: so volumes that come and go do no harm.
-    pub(crate) fn list(&self, request: &ListVolumesRequest) -> Result<ListVolumesResponse> {
+    /// part before: so volumes that come and go do no harm. Legs of mirrored volumes are none.
+    fn list(&self, request: &ListVolumesRequest) -> Result<ListVolumesResponse> {
         let most = usize::try_from(request.max_entries)
             .map_err(|_| Status::invalid("max_entries is negative"))?;
         let after = request.starting_token.as_str();
@@ -221,7 +222,7 @@ impl Server {
             return Err(Status::new(Code::Aborted, why));
         }
         let mut stored = self.store.list()?;
-        stored.retain(|stored| stored.name.as_str() > after);
+        stored.retain(|stored| !name::is_leg(&stored.name) && stored.name.as_str() > after);
         stored.sort_by(|a, b| a.name.cmp(&b.name));
         let is_part = most != 0 && stored.len() > most;
         if is_part {
@@ -234,7 +235,7 @@ impl Server {
         let entry = |stored: &Stored| -> Result<ListedVolume> {
             Ok(ListedVolume {
                 volume: Some(self.volume(stored)?),
-                status: Some(self.status()),
+                status: Some(self.status(stored)?),
             })
         };
         Ok(ListVolumesResponse {
@@ -243,21 +244,16 @@ impl Server {
         })
     }
 
-    /// One volume.
-    pub(crate) fn get(
-        &self,
-        request: &ControllerGetVolumeRequest,
-    ) -> Result<ControllerGetVolumeResponse> {
+    fn get(&self, request: &ControllerGetVolumeRequest) -> Result<ControllerGetVolumeResponse> {
         needed("volume_id", &request.volume_id)?;
         let (stored, _turn) = self.need(&request.volume_id)?;
         Ok(ControllerGetVolumeResponse {
             volume: Some(self.volume(&stored)?),
-            status: Some(self.status()),
+            status: Some(self.status(&stored)?),
         })
     }
 
-    /// How much room there is for volumes that can be used in those ways.
-    pub(crate) fn capacity(&self, request: &GetCapacityRequest) -> Result<GetCapacityResponse> {
+    fn capacity(&self, request: &GetCapacityRequest) -> Result<GetCapacityResponse> {
         check_parameters(&request.parameters)?;
         let is_possible = Wanted::check_all(&request.volume_capabilities).is_ok();
         let available = match is_possible {
@@ -275,7 +271,9 @@ impl Server {
             minimum_volume_size: number(self.store.unit()?),
         })
     }
+}
 
+impl Server {
     fn need_room(&self, bytes: u64) -> Result {
         let available = self.store.available()?;
         match bytes <= available {
@@ -312,9 +310,9 @@ impl Server {
         })
     }
 
-    fn status(&self) -> VolumeStatus {
+    fn status(&self, stored: &Stored) -> Result<VolumeStatus> {
         let abnormal = !self.is_ready();
-        VolumeStatus {
+        Ok(VolumeStatus {
             published_node_ids: Vec::new(),
             volume_condition: Some(VolumeCondition {
                 abnormal,
@@ -323,7 +321,8 @@ impl Server {
                     false => String::new(),
                 },
             }),
-        }
+            is_mapped: self.is_mapped(stored)?,
+        })
     }
 
     /// The path by which nodes map the volume of that name.
@@ -337,20 +336,44 @@ impl Server {
         below(search.trim_end_matches('\n'), &path.to_string_lossy())
     }
 
+    /// The names by which the module may know the volume: a block device by its name, a file by its
+    /// path.
+    fn names(&self, stored: &Stored) -> Vec<String> {
+        let path = self.store.path(&stored.name);
+        let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
+        let name = real.file_name().map(|name| name.to_string_lossy());
+        let mut names = vec![
+            real.to_string_lossy().replace('/', "!"),
+            path.to_string_lossy().replace('/', "!"),
+        ];
+        names.extend(name.map(|name| name.into_owned()));
+        names
+    }
+
+    /// Has the module drop the reservations of a volume that is about to be deleted. Nodes reserve
+    /// the legs of mirrored volumes, and a server has room for the reservations of so many disks.
+    fn drop_reservations(&self, stored: &Stored) {
+        let file = self.system.sys(KEPT_RESERVATIONS);
+        for name in self.names(stored) {
+            let opened = OpenOptions::new().write(true).open(&file);
+            match opened.and_then(|mut file| file.write_all(name.as_bytes())) {
+                // The disk has none, or the module is another one.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => (),
+                Err(error) => eprintln!(
+                    "rnbd-csi: the reservations of {name} stay: {}: {error}",
+                    file.display()
+                ),
+                Ok(()) => (),
+            }
+        }
+    }
+
     /// Whether a node has the volume mapped.
     fn is_mapped(&self, stored: &Stored) -> Result<bool> {
-        let path = self.store.path(&stored.name);
-        // As the module names it: a block device by its name, a file by its path.
-        let real = fs::canonicalize(&path).unwrap_or_else(|_| path.clone());
-        let names = [
-            real.file_name()
-                .map(|name| name.to_string_lossy().into_owned()),
-            Some(real.to_string_lossy().replace('/', "!")),
-            Some(path.to_string_lossy().replace('/', "!")),
-        ];
+        let names = self.names(stored);
         let devices = self.system.server_devices()?;
         Ok(devices.iter().any(|device| {
-            names.iter().flatten().any(|name| *name == device.name)
+            names.contains(&device.name)
                 || device.exports.iter().any(|export| {
                     export.device_path.rsplit('/').next() == Some(stored.name.as_str())
                 })
@@ -358,22 +381,37 @@ impl Server {
     }
 }
 
-/// Parameters of a storage class that this program takes: none so far but those of the
-/// orchestrator, which have a slash in their names.
-fn check_parameters(parameters: &Map) -> Result {
-    if let Some(servers) = parameters.get("servers") {
-        return Err(Status::invalid(format!(
-            "servers={servers:?}: volumes that are mirrored over several servers are not \
-             supported yet; leave out servers to make the volume on the server of this driver"
-        )));
+/// What is to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Made {
+    /// A volume of this server.
+    Volume,
+    /// A leg of a mirrored volume, for the controller of mirrored volumes.
+    Leg,
+}
+
+/// What the parameters of a storage class ask for. None but [`LEG`] are known here; those of the
+/// orchestrator have a slash in their names.
+fn check_parameters(parameters: &Map) -> Result<Made> {
+    let mut made = Made::Volume;
+    for (key, value) in parameters {
+        let wrong = |why: &str| Err(Status::invalid(format!("{key}={value:?}: {why}")));
+        match key.as_str() {
+            LEG if context::yes(value) == Ok(true) => made = Made::Leg,
+            "servers" => {
+                return wrong(
+                    "this driver makes volumes on its own server; volumes that are mirrored over \
+                     several servers are made by rnbd-csi --mirrors",
+                )
+            }
+            context::ADDRESSES | context::PORT | context::HOLD => {
+                return wrong("an option of rnbd-csi --server, and not a parameter")
+            }
+            _ if key.contains('/') => (),
+            _ => return wrong("unknown parameter"),
+        }
     }
-    let context = Context::parse(parameters)?;
-    match context == Context::default() {
-        true => Ok(()),
-        false => Err(Status::invalid(
-            "addresses, port and hold are options of rnbd-csi --server, not parameters",
-        )),
-    }
+    Ok(made)
 }
 
 /// The part of `path` below the folder in which the module looks for disks.
@@ -392,10 +430,6 @@ fn below(search: &str, path: &str) -> Result<String> {
              dev_search_path, or another --folder or --volume-group"
         ))),
     }
-}
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -52,6 +52,11 @@ impl Disks {
         }
     }
 
+    /// The node's id.
+    pub(super) fn node_id(&self) -> &str {
+        &self.node_id
+    }
+
     /// The device that a disk is here, if it is mapped.
     pub(super) fn find(&self, id: &DiskId) -> Result<Option<ClientDevice>> {
         let session = id.session(&self.node_id);

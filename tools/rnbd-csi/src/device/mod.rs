@@ -3,8 +3,16 @@
 //! The block devices that volumes are on this node.
 //!
 //! - [`disk`]: maps disks of servers.
+//! - [`mirror`]: starts and stops the mirrors of mirrored volumes.
+//! - [`note`]: how the servers of mirrored volumes are reached.
+//! - [`parked`]: the records of mirrored volumes that were here.
+//! - [`tend`]: brings legs back.
 
 mod disk;
+mod mirror;
+mod note;
+mod parked;
+mod tend;
 
 use std::path::PathBuf;
 
@@ -13,14 +21,15 @@ use rnbdctl::model::AccessMode as Access;
 use rnbdctl::model::ClientDevice;
 use rnbdctl::System;
 
-use crate::grpc::Code;
 use crate::grpc::Result;
 use crate::grpc::Status;
 use crate::messages::VolumeCondition;
+use crate::mounts;
+use crate::mounts::DeviceNumber;
 use crate::volume::Context;
-use crate::volume::MirrorId;
 use crate::volume::VolumeId;
 use disk::Disks;
+use mirror::Mirrors;
 
 /// The block device that a volume is on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +66,7 @@ pub(crate) struct Brought {
 pub(crate) struct Devices {
     system: System,
     disks: Disks,
+    mirrors: Mirrors,
 }
 
 impl Devices {
@@ -64,6 +74,7 @@ impl Devices {
     pub(crate) fn new(system: System, node_id: &str) -> Self {
         Self {
             disks: Disks::new(system.clone(), node_id),
+            mirrors: Mirrors::new(system.clone()),
             system,
         }
     }
@@ -77,7 +88,7 @@ impl Devices {
     pub(crate) fn find(&self, id: &VolumeId) -> Result<Option<Device>> {
         match id {
             VolumeId::Disk(disk) => Ok(self.disks.find(disk)?.map(Device::from)),
-            VolumeId::Mirror(mirror) => Err(no_mirrors(mirror)),
+            VolumeId::Mirror(mirror) => self.mirrors.find(mirror),
         }
     }
 
@@ -107,7 +118,10 @@ impl Devices {
                 let device = device.into();
                 Ok(Brought { device, is_new })
             }
-            VolumeId::Mirror(mirror) => Err(no_mirrors(mirror)),
+            VolumeId::Mirror(mirror) => {
+                let (device, is_new) = self.mirrors.bring(mirror, context, access, &self.disks)?;
+                Ok(Brought { device, is_new })
+            }
         }
     }
 
@@ -115,7 +129,7 @@ impl Devices {
     pub(crate) fn take_away(&self, id: &VolumeId) -> Result {
         match id {
             VolumeId::Disk(disk) => self.disks.unmap(disk),
-            VolumeId::Mirror(mirror) => Err(no_mirrors(mirror)),
+            VolumeId::Mirror(mirror) => self.mirrors.take_away(mirror, &self.disks),
         }
     }
 
@@ -126,21 +140,41 @@ impl Devices {
                 Some(device) => self.disks.condition(&device)?,
                 None => return self.need(id).map(|_| VolumeCondition::default()),
             },
-            VolumeId::Mirror(mirror) => return Err(no_mirrors(mirror)),
+            VolumeId::Mirror(mirror) => self.mirrors.condition(mirror, &self.disks)?,
         };
         Ok(VolumeCondition {
             abnormal: !message.is_empty(),
             message,
         })
     }
-}
 
-/// Mirrors over several servers are not there yet: these are the places where they begin.
-fn no_mirrors(id: &MirrorId) -> Status {
-    Status::new(
-        Code::Unimplemented,
-        format!(
-            "volume {id}: volumes that are mirrored over several servers are not supported yet"
-        ),
-    )
+    /// Has the device of a volume use all of its disks, if it is smaller than `required` bytes: the
+    /// mirror of a mirrored volume, whose legs are large enough. Of other volumes nothing has to be
+    /// done.
+    pub(crate) fn grow(&self, id: &VolumeId, required: u64) -> Result {
+        let VolumeId::Mirror(mirror) = id else {
+            return Ok(());
+        };
+        let have = self.need(id)?.bytes.unwrap_or_default();
+        match required != 0 && have >= required {
+            true => Ok(()),
+            false => self.mirrors.grow(mirror).map(drop),
+        }
+    }
+
+    /// The sizes of the disks of a volume, of those that are here.
+    pub(crate) fn disk_sizes(&self, id: &VolumeId) -> Result<Vec<u64>> {
+        let mut sizes = Vec::new();
+        for disk in id.disks() {
+            sizes.extend(self.disks.find(disk)?.and_then(|device| device.size_bytes));
+        }
+        Ok(sizes)
+    }
+
+    /// The numbers of the devices of all mirrored volumes on this node.
+    pub(crate) fn mirrors(&self) -> Result<Vec<DeviceNumber>> {
+        let names = self.mirrors.running()?;
+        let nodes = names.iter().map(|name| self.system.device_node(name));
+        nodes.map(|node| mounts::device_number(&node)).collect()
+    }
 }

@@ -46,6 +46,27 @@ const NAMES: [&str; 17] = [
 ];
 
 impl Code {
+    /// The kinds of failures that this program gives.
+    const ALL: [Self; 10] = [
+        Self::InvalidArgument,
+        Self::NotFound,
+        Self::AlreadyExists,
+        Self::ResourceExhausted,
+        Self::FailedPrecondition,
+        Self::Aborted,
+        Self::OutOfRange,
+        Self::Unimplemented,
+        Self::Internal,
+        Self::Unavailable,
+    ];
+
+    /// The code of that name; INTERNAL of one that this program does not give.
+    pub(crate) fn of_name(name: &str) -> Self {
+        let mut all = Self::ALL.into_iter();
+        all.find(|code| Self::name_of(code.number().into()) == name)
+            .unwrap_or(Self::Internal)
+    }
+
     /// Its number.
     pub(crate) fn number(self) -> u8 {
         self as u8
@@ -139,8 +160,10 @@ mod tests {
             (Code::Unavailable, "UNAVAILABLE"),
         ] {
             assert_eq!(Code::name_of(code.number().into()), name);
+            assert_eq!(Code::of_name(name), code);
         }
         assert_eq!(Code::name_of(99), "UNKNOWN");
+        assert_eq!(Code::of_name("DATA_LOSS"), Code::Internal);
     }
 
     #[test]

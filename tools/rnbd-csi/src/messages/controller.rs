@@ -94,6 +94,9 @@ message! {
     VolumeStatus {
         published_node_ids: Vec<String> = 1,
         volume_condition: Option<VolumeCondition> = 2,
+        /// Whether a node has the volume mapped. The specification has no such field, and
+        /// orchestrators skip it; the controller of mirrored volumes asks the servers of legs.
+        is_mapped: bool = 1000,
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::bytes;
 use super::Node;
+use crate::controller::legs;
 use crate::controller::range;
 use crate::device::Device;
 use crate::fail;
@@ -69,22 +70,32 @@ impl Node {
         })
     }
 
-    /// The device when it has at least so many bytes.
-    fn when_grown(&self, id: &VolumeId, mut device: Device, required: u64) -> Result<Device> {
+    /// The device when it has at least so many bytes: when all disks of the volume are large
+    /// enough, a mirror is grown.
+    fn when_grown(&self, id: &VolumeId, device: Device, required: u64) -> Result<Device> {
+        if required != 0 && device.bytes.is_some_and(|have| have >= required) {
+            return Ok(device);
+        }
+        let wanted = match id {
+            VolumeId::Disk(_) => required,
+            VolumeId::Mirror(_) => legs::needed(required),
+        };
         let begun = Instant::now();
-        while device.bytes.is_none_or(|have| have < required) {
+        loop {
+            let sizes = self.devices.disk_sizes(id)?;
+            let Some(have) = sizes.into_iter().min().filter(|have| *have < wanted) else {
+                break;
+            };
             if begun.elapsed() > PATIENCE {
                 let why = format!(
-                    "{} has {} bytes, not {required}: the server has not announced a new size; \
-                     with a C server, use rnbdctl resize",
-                    self.devices.node(&device).display(),
-                    bytes(&device)
+                    "a disk of volume {id} has {have} bytes, not {wanted}: its server has not \
+                     announced a new size; with a C server, use rnbdctl resize"
                 );
                 return Err(Status::new(Code::Unavailable, why));
             }
             thread::sleep(WAIT);
-            device = self.devices.need(id)?;
         }
-        Ok(device)
+        self.devices.grow(id, required)?;
+        self.devices.need(id)
     }
 }

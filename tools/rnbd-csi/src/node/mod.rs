@@ -7,6 +7,8 @@ mod publish;
 mod stage;
 mod stats;
 
+use std::sync::Arc;
+
 use rnbdctl::System;
 
 use crate::busy::Busy;
@@ -30,7 +32,7 @@ const CAN: &[i32] = &[
 #[derive(Debug)]
 pub(crate) struct Node {
     node_id: String,
-    devices: Devices,
+    devices: Arc<Devices>,
     busy: Busy,
 }
 
@@ -39,9 +41,14 @@ impl Node {
     pub(crate) fn new(system: System, node_id: &str) -> Self {
         Self {
             node_id: node_id.to_owned(),
-            devices: Devices::new(system, node_id),
+            devices: Arc::new(Devices::new(system, node_id)),
             busy: Busy::default(),
         }
+    }
+
+    /// Begins to tend the mirrors of mirrored volumes, until the process ends.
+    pub(crate) fn tend(&self) -> std::io::Result<()> {
+        self.devices.tend()
     }
 
     /// Which node this is. How many volumes it can have is not bounded here.

@@ -87,7 +87,7 @@ impl Node {
         let target = mounts::target("target_path", &request.target_path)?;
         let _turn = self.busy.turn(&VolumeId::key(&request.volume_id))?;
         let _place = self.busy.turn(&target.to_string_lossy())?;
-        mounts::unmount_volumes(&target)?;
+        mounts::unmount_volumes(&target, &self.devices.mirrors()?)?;
         fail::point("unpublish.unmounted");
         remove(&target)?;
         fail::point("unpublish.removed");

@@ -80,7 +80,7 @@ impl Node {
         let target = mounts::target("staging_target_path", &request.staging_target_path)?;
         let _turn = self.busy.turn(&VolumeId::key(&request.volume_id))?;
         let _place = self.busy.turn(&target.to_string_lossy())?;
-        mounts::unmount_volumes(&target)?;
+        mounts::unmount_volumes(&target, &self.devices.mirrors()?)?;
         fail::point("unstage.unmounted");
         // What is no id of ours was never mapped.
         if let Ok(id) = VolumeId::parse(&request.volume_id) {

@@ -23,6 +23,9 @@ const MAX_PLAIN: usize = 40;
 const PLAIN: &str = "csi-";
 /// Before the digits in place of another one. No name of the other kind begins so.
 const DIGITS: &str = "csih-";
+/// The same of the leg of a mirrored volume. It is no volume of its server.
+const LEG: &str = "csim-";
+const LEG_DIGITS: &str = "csimh-";
 /// How many bytes of the SHA-256 are taken.
 const DIGEST_BYTES: usize = 20;
 
@@ -45,12 +48,21 @@ fn is_banned(c: char) -> bool {
 
 /// What the volume of that name is called.
 pub(crate) fn of(name: &str) -> String {
+    with(PLAIN, DIGITS, name)
+}
+
+/// What a leg of the mirrored volume of that name is called, at each server.
+pub(crate) fn of_leg(name: &str) -> String {
+    with(LEG, LEG_DIGITS, name)
+}
+
+fn with(plain: &str, digits: &str, name: &str) -> String {
     match is_plain(name) {
-        true => format!("{PLAIN}{name}"),
+        true => format!("{plain}{name}"),
         false => {
             let digest = Sha256::digest(name.as_bytes());
             let bytes = digest.iter().take(DIGEST_BYTES);
-            bytes.fold(DIGITS.to_owned(), |text, byte| format!("{text}{byte:02x}"))
+            bytes.fold(digits.to_owned(), |text, byte| format!("{text}{byte:02x}"))
         }
     }
 }
@@ -62,9 +74,18 @@ fn is_plain(name: &str) -> bool {
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
 }
 
-/// Whether [`of`] can give that.
+/// Whether [`of`] or [`of_leg`] can give that.
 pub(crate) fn is_ours(stored: &str) -> bool {
-    match (stored.strip_prefix(PLAIN), stored.strip_prefix(DIGITS)) {
+    is_with(PLAIN, DIGITS, stored) || is_leg(stored)
+}
+
+/// Whether [`of_leg`] can give that.
+pub(crate) fn is_leg(stored: &str) -> bool {
+    is_with(LEG, LEG_DIGITS, stored)
+}
+
+fn is_with(plain: &str, digits: &str, stored: &str) -> bool {
+    match (stored.strip_prefix(plain), stored.strip_prefix(digits)) {
         (Some(name), _) => is_plain(name),
         (None, Some(digits)) => {
             digits.len() == 2 * DIGEST_BYTES
@@ -103,6 +124,11 @@ mod tests {
         stored.sort();
         stored.dedup();
         assert_eq!(stored.len(), names.len());
+        for name in names {
+            let leg = of_leg(name);
+            assert!(is_ours(&leg) && is_leg(&leg) && !is_leg(&of(name)), "{leg}");
+            assert_ne!(leg, of(name));
+        }
         // A name that looks like the result of another one has a result of its own.
         assert_ne!(of(&of("a b")), of("a b"));
     }

@@ -107,6 +107,37 @@ impl Context {
         Err(Status::invalid(why))
     }
 
+    /// The context as an orchestrator keeps it.
+    pub(crate) fn to_map(&self) -> Map {
+        let mut map = Map::new();
+        self.only.tell("", &mut map);
+        for (server, place) in &self.servers {
+            place.tell(&format!(".{server}"), &mut map);
+        }
+        if let Some(ms) = self.hold_ms {
+            // Times are given in whole seconds.
+            let seconds = ms.checked_div(1000).unwrap_or_default();
+            map.insert(HOLD.to_owned(), format!("{seconds}s"));
+        }
+        if self.zeroes {
+            map.insert(ZEROES.to_owned(), YES.to_owned());
+        }
+        map
+    }
+
+    /// The context of a mirrored volume whose legs have these contexts, each made of zeroes. Legs
+    /// do not hold requests.
+    pub(crate) fn of_legs(legs: impl Iterator<Item = (String, Self)>) -> Self {
+        let servers = legs.map(|(server, context)| (server, context.only));
+        Self {
+            servers: servers
+                .filter(|(_, place)| *place != Place::default())
+                .collect(),
+            zeroes: true,
+            ..Self::default()
+        }
+    }
+
     /// Where the server of a disk is: what the context says, or else the server's name.
     pub(crate) fn servers(&self, disk: &DiskId) -> Vec<ServerName> {
         match self.place(disk).addresses.as_slice() {
@@ -126,6 +157,16 @@ impl Context {
 }
 
 impl Place {
+    fn tell(&self, end: &str, map: &mut Map) {
+        if !self.addresses.is_empty() {
+            let texts: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
+            map.insert(format!("{ADDRESSES}{end}"), texts.join(","));
+        }
+        if let Some(port) = self.port {
+            map.insert(format!("{PORT}{end}"), port.to_string());
+        }
+    }
+
     fn set(&mut self, kind: &str, value: &str) -> std::result::Result<(), String> {
         match kind {
             ADDRESSES => self.addresses = addresses(value)?,

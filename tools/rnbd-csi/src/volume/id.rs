@@ -4,7 +4,10 @@
 
 use std::fmt;
 
+use rnbdctl::mirror::MirrorName;
 use rnbdctl::server_name::ServerName;
+use sha2::Digest;
+use sha2::Sha256;
 
 use super::needed;
 use super::DiskId;
@@ -18,6 +21,10 @@ const MAX_ID: usize = 254;
 const AND: char = '+';
 /// The most legs of a mirrored volume.
 const MAX_LEGS: usize = 4;
+/// The beginning of the names of the mirrors that are volumes.
+const MIRROR: &str = "csi-";
+/// How many digits of the SHA-256 follow: with them the name is as long as a mirror's may be.
+const MIRROR_DIGITS: usize = 15;
 
 /// A volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +120,23 @@ impl MirrorId {
     pub(crate) fn legs(&self) -> &[DiskId] {
         &self.legs
     }
+
+    /// The name of the mirror, which is made of the id: so all nodes give it the same name.
+    pub(crate) fn mirror_name(&self) -> std::result::Result<MirrorName, String> {
+        let digest = Sha256::digest(self.to_string().as_bytes());
+        let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+        let digits: String = digits.collect::<String>();
+        let digits = digits.chars().take(MIRROR_DIGITS).collect::<String>();
+        MirrorName::new(&format!("{MIRROR}{digits}"))
+    }
+}
+
+/// Whether a mirror is a volume, by its name.
+pub(crate) fn is_volume(mirror: &MirrorName) -> bool {
+    let digits = mirror.as_str().strip_prefix(MIRROR);
+    digits.is_some_and(|digits| {
+        digits.len() == MIRROR_DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
 }
 
 /// The server, if the text is one and nothing else.
@@ -238,5 +262,18 @@ mod tests {
             assert_eq!(disk(text).path(), path);
         }
         assert_eq!(mirror("a+b:c++").legs()[1].path(), "c++");
+    }
+
+    #[test]
+    fn a_mirror_has_one_name_on_all_nodes() {
+        let name = |text: &str| mirror(text).mirror_name().unwrap();
+        assert_eq!(name("a+b:x"), name("b+a:/x"));
+        assert_ne!(name("a+b:x"), name("a+b:y"));
+        assert_ne!(name("a+b:x"), name("a+c:x"));
+        assert_eq!(name("a+b:x").as_str().len(), 19);
+        assert!(is_volume(&name("a+b:x")));
+        for other in ["db", "csi-", "csi-db", "csi-0123456789abcdx"] {
+            assert!(!is_volume(&MirrorName::new(other).unwrap()), "{other}");
+        }
     }
 }

@@ -8,7 +8,7 @@
 
 pub(crate) mod context;
 mod disk;
-mod id;
+pub(crate) mod id;
 
 pub(crate) use context::Context;
 pub(crate) use disk::DiskId;

@@ -161,13 +161,49 @@ fn parameters_are_confirmed_only_if_a_volume_can_be_made_with_them() {
     };
     let response = validate("csi.storage.k8s.io/fstype", "ext4");
     assert!(response.confirmed.is_some(), "{response:?}");
-    for (key, value, why) in [
-        ("servers", "a,b", "not supported"),
-        ("size", "1", "unknown"),
-    ] {
+    for (key, value, why) in [("servers", "a,b", "--mirrors"), ("size", "1", "unknown")] {
         let response = validate(key, value);
         assert!(response.confirmed.is_none(), "{key}");
         assert!(response.message.contains(why), "{response:?}");
+    }
+}
+
+#[test]
+fn a_leg_is_no_volume_of_the_server() {
+    let machine = machine();
+    let mut wanted = request("pvc-1", MIB, 0);
+    wanted.parameters.insert("leg".into(), "true".into());
+    let leg = machine.server.create(&wanted).unwrap().volume.unwrap();
+    assert_eq!(leg.volume_id, "storage1:csi/csim-pvc-1");
+    let volume = machine.create("pvc-1", 2 * MIB, 0).unwrap();
+    let listed = machine.server.list(&ListVolumesRequest::default()).unwrap();
+    let listed: Vec<_> = listed
+        .entries
+        .into_iter()
+        .map(|entry| entry.volume)
+        .collect();
+    assert_eq!(listed, [Some(volume)]);
+    // Whoever knows its id can ask for it, and whether a node has it.
+    let is_mapped = || {
+        let request = ControllerGetVolumeRequest {
+            volume_id: "storage1:csim-pvc-1".into(),
+        };
+        machine
+            .server
+            .get(&request)
+            .unwrap()
+            .status
+            .unwrap()
+            .is_mapped
+    };
+    assert!(!is_mapped());
+    machine.map("csi/csim-pvc-1");
+    assert!(is_mapped());
+    assert!(machine.delete(&leg.volume_id).is_err());
+    for value in ["false", "x"] {
+        wanted.parameters.insert("leg".into(), value.into());
+        let error = machine.server.create(&wanted).unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument, "{value}");
     }
 }
 

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Mirrored volumes on this node: md's RAID1 over their legs, by the library of `rnbdctl`.
+//!
+//! The mirror of a volume has a name that is made of the volume's id. While the volume is on this
+//! node, the library's record says which legs are in sync, and a note ([`super::note`]) says how
+//! the servers are reached. When the volume is taken away, the record is parked
+//! ([`super::parked`]), and the legs stay reserved: if no other node takes them over, this node can
+//! start the mirror from one leg.
+
+use rnbdctl::identity;
+use rnbdctl::mirror::act;
+use rnbdctl::mirror::act::StartOptions;
+use rnbdctl::mirror::create;
+use rnbdctl::mirror::create::Plan;
+use rnbdctl::mirror::create::PlannedLeg;
+use rnbdctl::mirror::grow;
+use rnbdctl::mirror::record::Records;
+use rnbdctl::mirror::reserve;
+use rnbdctl::mirror::superblock::Found;
+use rnbdctl::mirror::tend::LegState;
+use rnbdctl::mirror::view::State;
+use rnbdctl::mirror::LegName;
+use rnbdctl::mirror::MirrorName;
+use rnbdctl::mirror::Record;
+use rnbdctl::mirror::View;
+use rnbdctl::model::AccessMode as Access;
+use rnbdctl::System;
+
+use super::disk::Disks;
+use super::note::Notes;
+use super::parked::Parked;
+use super::Device;
+use crate::capability;
+use crate::fail;
+use crate::filesystem;
+use crate::grpc::Code;
+use crate::grpc::Result;
+use crate::grpc::Status;
+use crate::volume::id;
+use crate::volume::Context;
+use crate::volume::DiskId;
+use crate::volume::MirrorId;
+use crate::volume::VolumeId;
+
+/// How long requests to a leg wait while no path is up: a mirror goes on with the other legs.
+const HOLD_MS: i32 = 0;
+
+/// The mirrored volumes of this node.
+#[derive(Debug)]
+pub(super) struct Mirrors {
+    system: System,
+}
+
+impl Mirrors {
+    /// Those of this machine.
+    pub(super) fn new(system: System) -> Self {
+        Self { system }
+    }
+
+    /// The device of a volume, if its mirror runs.
+    pub(super) fn find(&self, id: &MirrorId) -> Result<Option<Device>> {
+        let Some(view) = self.view(&name(id)?)? else {
+            return Ok(None);
+        };
+        Ok(view.array.map(|array| Device {
+            name: array.md,
+            bytes: array.size,
+            access: Some(Access::Rw),
+        }))
+    }
+
+    /// The names of the devices of all mirrored volumes that run.
+    pub(super) fn running(&self) -> Result<Vec<String>> {
+        let mut views = rnbdctl::mirror::view::all(&self.system)?;
+        views.retain(|view| id::is_volume(&view.record.name));
+        let arrays = views.into_iter().filter_map(|view| view.array);
+        Ok(arrays.map(|array| array.md).collect())
+    }
+
+    fn view(&self, name: &MirrorName) -> Result<Option<View>> {
+        match Records::of(&self.system).load(name)? {
+            Some(record) => Ok(Some(View::load(&self.system, record)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Maps the legs of a volume and starts its mirror, unless it runs. Returns the device, and
+    /// whether it is new.
+    ///
+    /// A leg whose server cannot be reached may be missing, if the other legs show that they have
+    /// all data; [`Self::map_missing`] maps it later. If the call fails, no leg stays mapped that
+    /// it has mapped.
+    pub(super) fn bring(
+        &self,
+        id: &MirrorId,
+        context: &Context,
+        access: Access,
+        disks: &Disks,
+    ) -> Result<(Device, bool)> {
+        capability::check_mirrored(access).map_err(Status::invalid)?;
+        let name = name(id)?;
+        let notes = Notes::of(&self.system);
+        notes.save(&name, &VolumeId::Mirror(id.clone()), context)?;
+        fail::point("mirror.noted");
+        if let Some(device) = self.find(id)? {
+            return Ok((device, false));
+        }
+        let parked = Parked::of(&self.system);
+        parked.fetch(&name)?;
+        let mut new = Vec::new();
+        let brought = map_legs(id, context, disks, &mut new)
+            .and_then(|missing| self.start(id, &name, context, disks, missing))
+            .and_then(|()| self.find(id)?.ok_or_else(|| gone(id)));
+        match brought {
+            Ok(device) => {
+                for leg in id.legs() {
+                    self.take_over(leg, disks);
+                }
+                Ok((device, true))
+            }
+            Err(status) => {
+                notes.remove(&name)?;
+                for leg in new {
+                    if let Err(more) = disks.unmap(leg) {
+                        eprintln!("rnbd-csi: {leg} stays mapped: {}", more.message);
+                    }
+                }
+                parked.park(&name)?;
+                Err(status)
+            }
+        }
+    }
+
+    /// Reserves a leg that is mapped, also if another node has reserved it: a leg that is added to
+    /// the mirror later must be free. If that fails, adding the leg fails, and says why.
+    fn take_over(&self, leg: &DiskId, disks: &Disks) {
+        if let Ok(Some(device)) = disks.find(leg) {
+            let _ = reserve::take(&device.path, identity::key(&self.system), true);
+        }
+    }
+
+    /// Starts a mirror whose legs are mapped but for those that are missing, of which
+    /// `missing` says why.
+    fn start(
+        &self,
+        id: &MirrorId,
+        name: &MirrorName,
+        context: &Context,
+        disks: &Disks,
+        missing: Vec<Status>,
+    ) -> Result {
+        let started = self.start_here(id, name, context, disks);
+        // The service of the machine may have been quicker.
+        if self.find(id)?.is_some() {
+            fail::point("mirror.started");
+            return Ok(());
+        }
+        let Err(status) = started else {
+            return Err(gone(id));
+        };
+        Err(match missing.into_iter().next() {
+            None => status,
+            Some(leg) => Status::new(leg.code, format!("{}; {}", status.message, leg.message)),
+        })
+    }
+
+    fn start_here(
+        &self,
+        id: &MirrorId,
+        name: &MirrorName,
+        context: &Context,
+        disks: &Disks,
+    ) -> Result {
+        let system = &self.system;
+        // Each leg is mapped for writing, which a server allows to one node: so a node that has
+        // reserved the leg before writes to it no more.
+        let options = StartOptions {
+            take_over: true,
+            ..StartOptions::default()
+        };
+        if self.is_known(id, name)? {
+            return Ok(act::start(system, name, &options).map(drop)?);
+        }
+        let legs: Vec<_> = id.legs().iter().map(|leg| planned(leg, disks)).collect();
+        let mut known: Vec<_> = legs.iter().map(|leg| leg.record(false)).collect();
+        let record = Record::new(name.clone(), String::new(), true, known.clone());
+        let mut view = View::load(system, record)?;
+        view.read_legs(system);
+        if !was_written(&view) {
+            need_all(id, &view)?;
+            return self.create(name, legs, &view, context.zeroes);
+        }
+        for (record, leg) in known.iter_mut().zip(&view.legs) {
+            // A leg without a superblock has nothing: filling it was cut off, or its disk was made
+            // anew at the server.
+            record.fill = matches!(leg.found, Some(Found::Nothing));
+        }
+        Ok(act::adopt(system, name, known, true, &options).map(drop)?)
+    }
+
+    /// Whether this machine has a record of the mirror. The record of a mirror that was never
+    /// written to is removed, and the mirror is created anew: a driver may have been killed when it
+    /// created the mirror.
+    fn is_known(&self, id: &MirrorId, name: &MirrorName) -> Result<bool> {
+        let Some(mut view) = self.view(name)? else {
+            return Ok(false);
+        };
+        if view.array.is_none() {
+            view.read_legs(&self.system);
+            if !was_written(&view) {
+                need_all(id, &view)?;
+                Records::of(&self.system).remove(name)?;
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Creates the mirror of a volume whose legs are all here, and empty but for superblocks of a
+    /// mirror that was never written to.
+    fn create(
+        &self,
+        name: &MirrorName,
+        legs: Vec<PlannedLeg>,
+        view: &View,
+        assume_clean: bool,
+    ) -> Result {
+        let system = &self.system;
+        let key = identity::key(system);
+        let disks: Vec<_> = view
+            .legs
+            .iter()
+            .filter_map(|leg| Some((leg, leg.open()?)))
+            .collect();
+        for (leg, device) in &disks {
+            if leg.found == Some(Found::Nothing) {
+                filesystem::need_empty(&system.device_node(&device.name))?;
+            }
+        }
+        let plan = Plan {
+            name: name.clone(),
+            legs,
+            reserve: true,
+            assume_clean,
+            force: true,
+        };
+        let mut taken = disks
+            .iter()
+            .map(|(_, device)| reserve::take(&device.path, key, true));
+        let created = taken
+            .try_for_each(|taken| taken.map(drop))
+            .and_then(|()| create::create(system, &plan).map(drop));
+        if created.is_err() {
+            for (_, device) in &disks {
+                // The error that is told is the one that came first.
+                let _ = reserve::release(&device.path, key);
+            }
+        }
+        Ok(created?)
+    }
+
+    /// Stops the mirror of a volume and unmaps its legs, as far as that is still to be done. The
+    /// legs stay reserved; the next node takes them over.
+    pub(super) fn take_away(&self, id: &MirrorId, disks: &Disks) -> Result {
+        let name = name(id)?;
+        let records = Records::of(&self.system);
+        Notes::of(&self.system).remove(&name)?;
+        if records.load(&name)?.is_some() {
+            act::stop(&self.system, &name, false)?;
+            fail::point("mirror.stopped");
+        }
+        for leg in id.legs() {
+            disks.unmap(leg)?;
+            fail::point("mirror.unmapped");
+        }
+        Parked::of(&self.system).park(&name)?;
+        fail::point("mirror.parked");
+        Ok(records.hold(&name, false)?)
+    }
+
+    /// What is wrong with a volume, in words; empty if nothing is.
+    pub(super) fn condition(&self, id: &MirrorId, disks: &Disks) -> Result<String> {
+        let Some(view) = self.view(&name(id)?)? else {
+            return Ok(String::new());
+        };
+        let states = view.states();
+        let mut said = Vec::new();
+        for (leg, state) in id.legs().iter().zip(of_legs(id, &view, &states, disks)) {
+            let path = match disks.find(leg)? {
+                Some(device) => disks.condition(&device)?,
+                None => "it is not mapped".to_owned(),
+            };
+            match (state, path.is_empty()) {
+                (Some(LegState::InSync), true) => (),
+                (Some(state), true) => said.push(format!("leg {leg} is {}", state.as_str())),
+                (Some(LegState::InSync), false) => said.push(format!("leg {leg}: {path}")),
+                (Some(state), false) => {
+                    said.push(format!("leg {leg} is {}: {path}", state.as_str()))
+                }
+                (None, _) => said.push(format!("{leg} is no leg of the mirror")),
+            }
+        }
+        let state = view.state(&states);
+        if said.is_empty() && state == State::Recovering {
+            said.push("md makes the legs the same".to_owned());
+        }
+        Ok(match said.is_empty() {
+            true => String::new(),
+            false => format!("the mirror is {}: {}", state.as_str(), said.join("; ")),
+        })
+    }
+
+    /// Has the mirror of a volume use all of its legs; returns its size.
+    pub(super) fn grow(&self, id: &MirrorId) -> Result<u64> {
+        let grown = grow::grow(&self.system, &name(id)?)?;
+        fail::point("mirror.grown");
+        Ok(grown)
+    }
+
+    /// Maps the legs of volumes on this node that are not mapped, as their servers were away when
+    /// the volume was brought here. Returns a line for each leg that was mapped.
+    pub(super) fn map_missing(&self, disks: &Disks) -> Result<Vec<String>> {
+        let notes = Notes::of(&self.system);
+        let mut done = Vec::new();
+        for (name, id, context) in notes.all()? {
+            let VolumeId::Mirror(mirror) = &id else {
+                continue;
+            };
+            // While its legs are being mapped for the first time the mirror does not run.
+            if self.find(mirror)?.is_none() {
+                continue;
+            }
+            for leg in mirror.legs() {
+                if disks.find(leg)?.is_some()
+                    || disks.map(leg, &context, Access::Rw, HOLD_MS).is_err()
+                {
+                    continue;
+                }
+                // Meanwhile the volume may have been taken away.
+                match notes.has(&name) {
+                    true => {
+                        self.take_over(leg, disks);
+                        done.push(format!("mapped leg {leg}"));
+                    }
+                    false => disks.unmap(leg)?,
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Maps the legs of a volume. `new` gets each leg that was not mapped before. The result says of
+/// each leg that is missing why. The error is that a leg is refused, or that all legs are missing.
+fn map_legs<'i>(
+    id: &'i MirrorId,
+    context: &Context,
+    disks: &Disks,
+    new: &mut Vec<&'i DiskId>,
+) -> Result<Vec<Status>> {
+    let mut missing = Vec::new();
+    for leg in id.legs() {
+        match disks.map(leg, context, Access::Rw, HOLD_MS) {
+            Ok((_, is_new)) => new.extend(is_new.then_some(leg)),
+            Err(mut status) => {
+                status.message = format!("leg {leg}: {}", status.message);
+                // A leg that another node has must not be done without.
+                if !matches!(status.code, Code::Unavailable | Code::NotFound) {
+                    return Err(status);
+                }
+                missing.push(status);
+            }
+        }
+        fail::point("mirror.mapped");
+    }
+    match missing.len() == id.legs().len() {
+        true => Err(missing.swap_remove(0)),
+        false => Ok(missing),
+    }
+}
+
+/// The name of the mirror of a volume.
+fn name(id: &MirrorId) -> Result<MirrorName> {
+    id.mirror_name().map_err(Status::internal)
+}
+
+fn leg_name(leg: &DiskId, disks: &Disks) -> LegName {
+    LegName {
+        disk: leg.path().to_owned(),
+        session: leg.session(disks.node_id()),
+    }
+}
+
+fn planned(leg: &DiskId, disks: &Disks) -> PlannedLeg {
+    PlannedLeg {
+        name: leg_name(leg, disks),
+        write_mostly: false,
+        failfast: true,
+    }
+}
+
+/// The state of each leg of a volume; `None` for a leg that the mirror's record does not have.
+fn of_legs(
+    id: &MirrorId,
+    view: &View,
+    states: &[LegState],
+    disks: &Disks,
+) -> Vec<Option<LegState>> {
+    let state = |leg: &DiskId| {
+        let wanted = leg_name(leg, disks);
+        let mut legs = view.record.legs.iter().zip(states);
+        legs.find(|(record, _)| record.name == wanted)
+            .map(|(_, state)| *state)
+    };
+    id.legs().iter().map(state).collect()
+}
+
+/// Whether the legs that are here show that the mirror was written to.
+fn was_written(view: &View) -> bool {
+    let mut legs = view.legs.iter();
+    legs.any(|leg| leg_was_written(leg.found.as_ref()))
+}
+
+/// Whether what is on a leg shows that its mirror was written to. mdadm creates a mirror with the
+/// event count 0, and md raises the count before the first write, and never makes it 0 again.
+fn leg_was_written(found: Option<&Found>) -> bool {
+    match found {
+        Some(Found::Superblock(superblock)) => superblock.events > 0,
+        Some(Found::Damaged(_)) => true,
+        Some(Found::Nothing) | None => false,
+    }
+}
+
+/// An error unless all legs are here and were read: only then it is certain that there is no
+/// mirror yet.
+fn need_all(id: &MirrorId, view: &View) -> Result {
+    let mut legs = id.legs().iter().zip(&view.legs);
+    match legs.find(|(_, leg)| leg.open().is_none() || leg.found.is_none()) {
+        None => Ok(()),
+        Some((leg, _)) => Err(Status::new(
+            Code::Unavailable,
+            format!("the mirror of a new volume is made when all legs are here; {leg} is not"),
+        )),
+    }
+}
+
+fn gone(id: &MirrorId) -> Status {
+    Status::new(
+        Code::Unavailable,
+        format!("the mirror of {id} does not run"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leg_that_cannot_be_read_may_have_data() {
+        assert!(!leg_was_written(None));
+        assert!(!leg_was_written(Some(&Found::Nothing)));
+        assert!(leg_was_written(Some(&Found::Damaged("x"))));
+    }
+}
