@@ -15,6 +15,7 @@ from lib.csi import INVALID
 from lib.csi import MIB
 from lib.csi import PRECONDITION
 from lib.csi import Use
+from lib.csi_mirrors import leg
 from lib.csi_mirrors import Mirrored
 
 TOPOLOGY = "three"
@@ -22,6 +23,9 @@ MEMORY_MIB = 512
 ONLY_OURS = ("ours",)
 # The debug kernel has no md.
 KERNELS = ("stock",)
+
+# The legs of the volume that most cases have.
+LEG = leg("pvc-1")
 
 # The points of tools/rnbd-csi/src/fail.rs by the call that comes to them.
 NODE_POINTS = {
@@ -52,14 +56,14 @@ def test_server_dies(t: Test) -> None:
     cluster = Mirrored(t)
     driver = cluster.driver
     use = made(t, cluster, capability("ext4"))
-    t.equal(use.id, "storage1+storage2:csi/csim-pvc-1", "id")
-    t.equal([server.legs() for server in cluster.servers], [["csim-pvc-1"]] * 2, "legs")
+    t.equal(use.id, f"storage1+storage2:csi/{LEG}", "id")
+    t.equal([server.legs() for server in cluster.servers], [[LEG]] * 2, "legs")
     t.client.run(f"echo one >{use.target}/one")
     cluster.wait(use)
     driver.call("DeleteVolume", {"volume_id": use.id}, code=PRECONDITION)
     cluster.servers[1].power_cut()
     t.client.run(f"set -e; echo two >{use.target}/two; sync -f {use.target}/two; cat {use.target}/one")
-    said = cluster.wait(use, "storage2:csi/csim-pvc-1")
+    said = cluster.wait(use, f"storage2:csi/{LEG}")
     t.check("storage1" not in said, f"the condition blames the leg that is well: {said}")
     t.client.run(f"set -e; echo three >{use.target}/three; sync -f {use.target}/three")
     cluster.servers[1].power_back()
@@ -85,7 +89,7 @@ def test_one_leg_is_enough(t: Test) -> None:
     in_turn(driver, use.stage(), use.publish())
     files(t, use, "one")
     t.client.run(f"echo two >{use.target}/two")
-    cluster.wait(use, "storage1:csi/csim-pvc-1", "not mapped")
+    cluster.wait(use, f"storage1:csi/{LEG}", "not mapped")
     # A driver that was replaced meanwhile knows where the server is.
     driver.stop()
     driver.start()
@@ -113,22 +117,22 @@ def test_old_leg_is_refused(t: Test) -> None:
     second.power_cut()
     driver.call("CreateVolume", cluster.request("pvc-2"), code="UNAVAILABLE")
     driver.call("DeleteVolume", {"volume_id": use.id}, code="UNAVAILABLE")
-    t.equal(first.legs(), ["csim-pvc-1"], "legs while a server is away")
+    t.equal(first.legs(), [LEG], "legs while a server is away")
     error = driver.call(*use.stage(), code="UNAVAILABLE")
-    t.check("storage2:csi/csim-pvc-1" in error, error)
+    t.check(f"storage2:csi/{LEG}" in error, error)
     cluster.nothing_left("after the staging of a new volume without a server")
     second.power_back()
     in_turn(driver, use.stage(), use.publish())
     t.client.call(guest_io.write, path=use.target, offset=0, length=MIB, seed=1)
     second.power_cut()
     t.client.call_within(60, guest_io.write, path=use.target, offset=0, length=MIB, seed=2)
-    cluster.wait(use, "storage2:csi/csim-pvc-1")
+    cluster.wait(use, f"storage2:csi/{LEG}")
     in_turn(driver, use.unpublish(), use.unstage())
     cluster.nothing_left("after unstaging without a server")
     first.power_cut()
     second.power_back()
     error = driver.call(*use.stage(), code="UNAVAILABLE")
-    t.check("newer data" in error and "storage1:csi/csim-pvc-1" in error, error)
+    t.check("newer data" in error and f"storage1:csi/{LEG}" in error, error)
     cluster.nothing_left("after an old leg was refused")
     first.power_back()
     in_turn(driver, use.stage(), use.publish())
@@ -161,7 +165,7 @@ def test_expand(t: Test) -> None:
     cluster.wait(use)
     grow(160)
     cluster.servers[1].power_cut()
-    cluster.wait(use, "storage2:csi/csim-pvc-1")
+    cluster.wait(use, f"storage2:csi/{LEG}")
     error = driver.call(*use.expand(160), code=PRECONDITION)
     t.check("not in sync" in error, error)
     cluster.servers[1].power_back()
@@ -252,7 +256,7 @@ def test_wrong_requests(t: Test) -> None:
     cluster = Mirrored(t)
     driver = cluster.driver
     good = cluster.request("pvc-1")
-    stranger = {"volume_id": "storage1+storage2:csi/csim-stranger"}
+    stranger = {"volume_id": f"storage1+storage2:csi/{leg('stranger')}"}
     stage = {"staging_target_path": f"{csi.PLACE}/stage1", "volume_capability": capability()}
     for call, request, code in (
         ("CreateVolume", {**good, "parameters": {}}, INVALID),
@@ -264,7 +268,7 @@ def test_wrong_requests(t: Test) -> None:
         ("ListVolumes", {}, "UNIMPLEMENTED"),
         ("ControllerGetVolume", stranger, "NOT_FOUND"),
         ("DeleteVolume", stranger, "OK"),
-        ("DeleteVolume", {"volume_id": "storage1:csi/csim-stranger"}, "OK"),
+        ("DeleteVolume", {"volume_id": f"storage1:csi/{leg('stranger')}"}, "OK"),
         ("NodeStageVolume", {**stranger, **stage, "volume_capability": capability(mode=3)}, INVALID),
         ("NodeStageVolume", {**stranger, **stage, "volume_context": {"hold": "1m"}}, INVALID),
         ("NodeStageVolume", {**stranger, **stage, "volume_context": {"addresses": "192.0.2.1"}}, INVALID),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from lab.selftest_case import Test
@@ -22,6 +23,12 @@ RECORDS = "/var/lib/rnbd/mirrors"
 KEPT = "/sys/class/rnbd-server/ctl/kept_reservations"
 PARKED = "/var/lib/rnbd/volumes"
 NOTES = "/run/rnbd"
+
+
+def leg(name: str) -> str:
+    """What the legs of a volume of that name are called at their servers."""
+    servers = hashlib.sha256("+".join(SERVERS).encode()).hexdigest()[:8]
+    return f"csim-{servers}-{name}"
 
 
 class Storage:

@@ -40,6 +40,7 @@ use crate::messages::Volume;
 use crate::messages::VolumeCondition;
 use crate::messages::VolumeStatus;
 use crate::store::name;
+use crate::volume::id::MAX_MADE;
 use crate::volume::needed;
 use crate::volume::Context;
 use crate::volume::DiskId;
@@ -57,7 +58,7 @@ pub(super) const CAN: &[i32] = &[
 ];
 
 /// The parameter of a storage class that names the servers, with commas between them.
-const SERVERS: &str = "servers";
+pub(super) const SERVERS: &str = "servers";
 
 /// The controller of mirrored volumes.
 pub(crate) struct Mirrored {
@@ -81,8 +82,8 @@ impl Mirrored {
         }
     }
 
-    /// The servers that a storage class names.
-    fn chosen(&self, parameters: &Map) -> Result<Vec<&Peer>> {
+    /// The servers that a storage class names, and their names as ids have them.
+    fn chosen(&self, parameters: &Map) -> Result<(Vec<&Peer>, String)> {
         for key in parameters.keys() {
             if key != SERVERS && !key.contains('/') {
                 return Err(Status::invalid(format!(
@@ -105,10 +106,10 @@ impl Mirrored {
             .iter()
             .map(disk)
             .collect::<std::result::Result<_, _>>();
-        disks
+        let together = disks
             .and_then(MirrorId::new)
             .map_err(|why| Status::invalid(format!("{SERVERS}={text:?}: {why}")))?;
-        Ok(peers)
+        Ok((peers, together.servers()))
     }
 
     fn peer(&self, name: &str) -> Result<&Peer> {
@@ -131,7 +132,8 @@ impl Mirrored {
         };
         let disk = mirror.legs().first();
         let stored = disk.and_then(|leg| leg.path().rsplit('/').next());
-        let Some(stored) = stored.filter(|stored| name::is_leg(stored)) else {
+        let together = mirror.servers();
+        let Some(stored) = stored.filter(|stored| name::is_leg_of(stored, &together)) else {
             return Ok(None);
         };
         let turn = self.busy.turn(stored)?;
@@ -184,7 +186,7 @@ impl<'p> Legs<'p> {
 
     /// Makes the legs that are missing. If one of them cannot be made, those that were made are
     /// deleted.
-    fn make(&mut self, request: &CreateVolumeRequest, range: &Range) -> Result {
+    fn make(&mut self, request: &CreateVolumeRequest, servers: &str, range: &Range) -> Result {
         let wanted = CapacityRange {
             required_bytes: signed(legs::needed(range.required)),
             limit_bytes: range.limit_or_none(),
@@ -203,7 +205,7 @@ impl<'p> Legs<'p> {
         let result = self.found.iter_mut().try_for_each(|(peer, leg)| {
             if leg.is_none() {
                 let capabilities = &request.volume_capabilities;
-                *leg = Some(peer.make(&request.name, wanted.clone(), capabilities)?);
+                *leg = Some(peer.make(&request.name, servers, wanted.clone(), capabilities)?);
                 made.push(*peer);
                 fail::point("leg.made");
             }
@@ -223,12 +225,19 @@ impl<'p> Legs<'p> {
     /// The id of the volume; the error is that the legs cannot be those of a volume.
     fn id(&self) -> Result<MirrorId> {
         let disks = self.there().map(|leg| leg.disk.clone()).collect();
-        MirrorId::new(disks).map_err(|why| {
+        let id = MirrorId::new(disks).map_err(|why| {
             Status::precondition(format!(
                 "{why}; give all servers the same --volume-group, or folders that have the same \
                  path below dev_search_path"
             ))
-        })
+        })?;
+        let bytes = id.to_string().len();
+        match bytes <= MAX_MADE {
+            true => Ok(id),
+            false => Err(Status::precondition(format!(
+                "the id {id} has {bytes} bytes, at most {MAX_MADE}; give the servers shorter names"
+            ))),
+        }
     }
 
     fn volume(&self) -> Result<Volume> {
@@ -269,8 +278,8 @@ impl Maker for Mirrored {
     fn create(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse> {
         let range = range::of_new(request)?;
         Wanted::check_all_mirrored(&request.volume_capabilities).map_err(Status::invalid)?;
-        let peers = self.chosen(&request.parameters)?;
-        let stored = name::of_leg(&request.name);
+        let (peers, servers) = self.chosen(&request.parameters)?;
+        let stored = name::of_leg(&request.name, &servers);
         let _turn = self.busy.turn(&stored)?;
         // All servers answer before a leg is made.
         let mut legs = Legs::find(peers, &stored)?;
@@ -278,7 +287,7 @@ impl Maker for Mirrored {
             let why = format!("volume {:?} exists with another size", request.name);
             return Err(Status::new(Code::AlreadyExists, why));
         }
-        legs.make(request, &range)?;
+        legs.make(request, &servers, &range)?;
         Ok(CreateVolumeResponse {
             volume: Some(legs.volume()?),
         })
@@ -370,7 +379,7 @@ impl Maker for Mirrored {
 
     /// The room of the server that has the least.
     fn capacity(&self, request: &GetCapacityRequest) -> Result<GetCapacityResponse> {
-        let peers = self.chosen(&request.parameters)?;
+        let (peers, _) = self.chosen(&request.parameters)?;
         let rooms = peers.into_iter().map(Peer::room);
         let rooms = rooms.collect::<Result<Vec<_>>>()?;
         let is_possible = Wanted::check_all_mirrored(&request.volume_capabilities).is_ok();

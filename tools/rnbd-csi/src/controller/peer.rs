@@ -24,13 +24,13 @@ use crate::messages::GetCapacityResponse;
 use crate::messages::Map;
 use crate::messages::Volume;
 use crate::messages::VolumeCapability;
-use crate::volume::context::YES;
 use crate::volume::Context;
 use crate::volume::DiskId;
 use crate::wire;
 use crate::wire::Message;
 
-/// The parameter by which a server makes a leg, and not a volume.
+/// The parameter by which a server makes a leg, and not a volume. It has the names of all servers
+/// of the mirrored volume, as the volume's id has them.
 pub(crate) const LEG: &str = "leg";
 
 /// A storage server.
@@ -91,10 +91,11 @@ impl Peer {
         Ok(Some(leg))
     }
 
-    /// Makes a leg of the volume `name`, or gives the one that is there.
+    /// Makes a leg of the volume `name` on these servers, or gives the one that is there.
     pub(super) fn make(
         &self,
         name: &str,
+        servers: &str,
         range: CapacityRange,
         capabilities: &[VolumeCapability],
     ) -> Result<Leg> {
@@ -102,7 +103,7 @@ impl Peer {
             name: name.to_owned(),
             capacity_range: Some(range),
             volume_capabilities: capabilities.to_vec(),
-            parameters: Map::from([(LEG.to_owned(), YES.to_owned())]),
+            parameters: Map::from([(LEG.to_owned(), servers.to_owned())]),
             ..CreateVolumeRequest::default()
         };
         let made: CreateVolumeResponse = self.call("CreateVolume", &request)?;

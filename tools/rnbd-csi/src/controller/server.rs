@@ -10,6 +10,7 @@ use std::io::Write;
 use rnbdctl::System;
 
 use super::fixed;
+use super::mirrored::SERVERS;
 use super::peer::LEG;
 use super::range;
 use super::signed;
@@ -44,6 +45,7 @@ use crate::store::name;
 use crate::store::Store;
 use crate::store::Stored;
 use crate::volume::context;
+use crate::volume::id::AND;
 use crate::volume::needed;
 use crate::volume::DiskId;
 
@@ -62,7 +64,6 @@ pub(super) const CAN: &[i32] = &[
 const DEFAULT_BYTES: u64 = 1 << 30;
 /// The folder in which the server's module looks for disks.
 const SEARCH_PATH: &str = "module/rnbd_server/parameters/dev_search_path";
-
 /// The file to which the name of a closed disk is written to drop its reservations.
 const KEPT_RESERVATIONS: &str = "class/rnbd-server/ctl/kept_reservations";
 
@@ -108,9 +109,9 @@ impl Maker for Server {
 
     fn create(&self, request: &CreateVolumeRequest) -> Result<CreateVolumeResponse> {
         let range = range::of_new(request)?;
-        let name = match check_parameters(&request.parameters)? {
-            Made::Volume => name::of(&request.name),
-            Made::Leg => name::of_leg(&request.name),
+        let name = match self.check_parameters(&request.parameters)? {
+            None => name::of(&request.name),
+            Some(servers) => name::of_leg(&request.name, servers),
         };
         let _turn = self.busy.turn(&name)?;
         let stored = match self.store.find(&name)? {
@@ -202,7 +203,7 @@ impl Maker for Server {
                 message: "volume_context is not the context of the volume".to_owned(),
             });
         }
-        if let Err(status) = check_parameters(&request.parameters) {
+        if let Err(status) = self.check_parameters(&request.parameters) {
             return Ok(ValidateVolumeCapabilitiesResponse {
                 confirmed: None,
                 message: status.message,
@@ -254,7 +255,7 @@ impl Maker for Server {
     }
 
     fn capacity(&self, request: &GetCapacityRequest) -> Result<GetCapacityResponse> {
-        check_parameters(&request.parameters)?;
+        self.check_parameters(&request.parameters)?;
         let is_possible = Wanted::check_all(&request.volume_capabilities).is_ok();
         let available = match is_possible {
             true => self.store.available()?,
@@ -274,6 +275,36 @@ impl Maker for Server {
 }
 
 impl Server {
+    /// The servers of the mirrored volume of which a leg is to be made; `None` if a volume of this
+    /// server is to be made.
+    ///
+    /// No parameter but [`LEG`] is known here. Those of the orchestrator have a slash in their
+    /// names.
+    fn check_parameters<'m>(&self, parameters: &'m Map) -> Result<Option<&'m str>> {
+        let mut leg = None;
+        for (key, value) in parameters {
+            let wrong = |why: &str| Err(Status::invalid(format!("{key}={value:?}: {why}")));
+            match key.as_str() {
+                LEG if value.split(AND).any(|name| name == self.options.server) => {
+                    leg = Some(value.as_str());
+                }
+                LEG => return wrong("this server is not one of these servers"),
+                SERVERS => {
+                    return wrong(
+                        "this driver makes volumes on its own server; volumes that are mirrored \
+                         over several servers are made by rnbd-csi --mirrors",
+                    )
+                }
+                context::ADDRESSES | context::PORT | context::HOLD => {
+                    return wrong("an option of rnbd-csi --server, and not a parameter")
+                }
+                _ if key.contains('/') => (),
+                _ => return wrong("unknown parameter"),
+            }
+        }
+        Ok(leg)
+    }
+
     fn need_room(&self, bytes: u64) -> Result {
         let available = self.store.available()?;
         match bytes <= available {
@@ -379,39 +410,6 @@ impl Server {
                 })
         }))
     }
-}
-
-/// What is to be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Made {
-    /// A volume of this server.
-    Volume,
-    /// A leg of a mirrored volume, for the controller of mirrored volumes.
-    Leg,
-}
-
-/// What the parameters of a storage class ask for. None but [`LEG`] are known here; those of the
-/// orchestrator have a slash in their names.
-fn check_parameters(parameters: &Map) -> Result<Made> {
-    let mut made = Made::Volume;
-    for (key, value) in parameters {
-        let wrong = |why: &str| Err(Status::invalid(format!("{key}={value:?}: {why}")));
-        match key.as_str() {
-            LEG if context::yes(value) == Ok(true) => made = Made::Leg,
-            "servers" => {
-                return wrong(
-                    "this driver makes volumes on its own server; volumes that are mirrored over \
-                     several servers are made by rnbd-csi --mirrors",
-                )
-            }
-            context::ADDRESSES | context::PORT | context::HOLD => {
-                return wrong("an option of rnbd-csi --server, and not a parameter")
-            }
-            _ if key.contains('/') => (),
-            _ => return wrong("unknown parameter"),
-        }
-    }
-    Ok(made)
 }
 
 /// The part of `path` below the folder in which the module looks for disks.

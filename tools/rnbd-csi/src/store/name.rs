@@ -23,9 +23,12 @@ const MAX_PLAIN: usize = 40;
 const PLAIN: &str = "csi-";
 /// Before the digits in place of another one. No name of the other kind begins so.
 const DIGITS: &str = "csih-";
-/// The same of the leg of a mirrored volume. It is no volume of its server.
+/// The same of the leg of a mirrored volume. The leg is no volume of its server. Behind this come
+/// the digits of the volume's servers, and a hyphen.
 const LEG: &str = "csim-";
 const LEG_DIGITS: &str = "csimh-";
+/// How many bytes of the SHA-256 of the servers' names are taken.
+const SERVERS_BYTES: usize = 4;
 /// How many bytes of the SHA-256 are taken.
 const DIGEST_BYTES: usize = 20;
 
@@ -51,20 +54,30 @@ pub(crate) fn of(name: &str) -> String {
     with(PLAIN, DIGITS, name)
 }
 
-/// What a leg of the mirrored volume of that name is called, at each server.
-pub(crate) fn of_leg(name: &str) -> String {
-    with(LEG, LEG_DIGITS, name)
+/// What a leg of the mirrored volume of that name is called, at each of its servers. `servers` are
+/// their names, as the volume's id has them. So two volumes of one name that differ in a server
+/// share no leg: the deletion of one volume would delete a leg of the other volume.
+pub(crate) fn of_leg(name: &str, servers: &str) -> String {
+    let servers = digits(servers, SERVERS_BYTES);
+    with(
+        &format!("{LEG}{servers}-"),
+        &format!("{LEG_DIGITS}{servers}-"),
+        name,
+    )
 }
 
-fn with(plain: &str, digits: &str, name: &str) -> String {
+fn with(plain: &str, hashed: &str, name: &str) -> String {
     match is_plain(name) {
         true => format!("{plain}{name}"),
-        false => {
-            let digest = Sha256::digest(name.as_bytes());
-            let bytes = digest.iter().take(DIGEST_BYTES);
-            bytes.fold(digits.to_owned(), |text, byte| format!("{text}{byte:02x}"))
-        }
+        false => format!("{hashed}{}", digits(name, DIGEST_BYTES)),
     }
+}
+
+/// The first bytes of the SHA-256 of a text, as digits.
+fn digits(text: &str, bytes: usize) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    let digits = digest.iter().take(bytes).map(|byte| format!("{byte:02x}"));
+    digits.collect()
 }
 
 fn is_plain(name: &str) -> bool {
@@ -81,20 +94,38 @@ pub(crate) fn is_ours(stored: &str) -> bool {
 
 /// Whether [`of_leg`] can give that.
 pub(crate) fn is_leg(stored: &str) -> bool {
-    is_with(LEG, LEG_DIGITS, stored)
+    let rest = [LEG, LEG_DIGITS].map(|beginning| {
+        let (servers, name) = stored.strip_prefix(beginning)?.split_once('-')?;
+        is_digits(servers, SERVERS_BYTES).then_some(name)
+    });
+    match rest {
+        [Some(name), _] => is_plain(name),
+        [None, Some(digits)] => is_digits(digits, DIGEST_BYTES),
+        [None, None] => false,
+    }
 }
 
-fn is_with(plain: &str, digits: &str, stored: &str) -> bool {
-    match (stored.strip_prefix(plain), stored.strip_prefix(digits)) {
+/// Whether [`of_leg`] can give that for a volume on these servers.
+pub(crate) fn is_leg_of(stored: &str, servers: &str) -> bool {
+    let servers = digits(servers, SERVERS_BYTES);
+    let own = [LEG, LEG_DIGITS].map(|beginning| format!("{beginning}{servers}-"));
+    is_leg(stored) && own.iter().any(|own| stored.starts_with(own))
+}
+
+fn is_with(plain: &str, hashed: &str, stored: &str) -> bool {
+    match (stored.strip_prefix(plain), stored.strip_prefix(hashed)) {
         (Some(name), _) => is_plain(name),
-        (None, Some(digits)) => {
-            digits.len() == 2 * DIGEST_BYTES
-                && digits
-                    .bytes()
-                    .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        }
+        (None, Some(digits)) => is_digits(digits, DIGEST_BYTES),
         (None, None) => false,
     }
+}
+
+/// Whether a text is so many bytes as [`digits`] gives them.
+fn is_digits(text: &str, bytes: usize) -> bool {
+    Some(text.len()) == bytes.checked_mul(2)
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 #[cfg(test)]
@@ -125,9 +156,11 @@ mod tests {
         stored.dedup();
         assert_eq!(stored.len(), names.len());
         for name in names {
-            let leg = of_leg(name);
+            let leg = of_leg(name, "a+b");
             assert!(is_ours(&leg) && is_leg(&leg) && !is_leg(&of(name)), "{leg}");
-            assert_ne!(leg, of(name));
+            assert!(leg.len() < 60 && leg != of(name), "{leg}");
+            assert!(is_leg_of(&leg, "a+b") && !is_leg_of(&leg, "a+c"), "{leg}");
+            assert_ne!(leg, of_leg(name, "a+c"));
         }
         // A name that looks like the result of another one has a result of its own.
         assert_ne!(of(&of("a b")), of("a b"));
@@ -142,6 +175,9 @@ mod tests {
             "csi-a.new",
             "csih-12",
             "csi-A",
+            "csim-a",
+            "csim-0123456-a",
+            "csimh-01234567-a",
             ".csi-a.new",
         ] {
             assert!(!is_ours(name), "{name:?}");

@@ -14,11 +14,12 @@ use super::DiskId;
 use crate::grpc::Result;
 use crate::grpc::Status;
 
-/// The most bytes of an id. The specification has 128 for ids that a plugin makes; those of static
-/// volumes are written by an administrator.
+/// The most bytes of an id. The ids of static volumes are written by an administrator.
 const MAX_ID: usize = 254;
+/// The most bytes of an id that this driver makes: an orchestrator need not take a longer one.
+pub(crate) const MAX_MADE: usize = 128;
 /// Between the servers of a mirrored volume. No server has it in its name.
-const AND: char = '+';
+pub(crate) const AND: char = '+';
 /// The most legs of a mirrored volume.
 const MAX_LEGS: usize = 4;
 /// The beginning of the names of the mirrors that are volumes.
@@ -121,6 +122,12 @@ impl MirrorId {
         &self.legs
     }
 
+    /// The servers as the id has them.
+    pub(crate) fn servers(&self) -> String {
+        let hosts: Vec<_> = self.legs.iter().map(host).collect();
+        hosts.join(&AND.to_string())
+    }
+
     /// The name of the mirror, which is made of the id: so all nodes give it the same name.
     pub(crate) fn mirror_name(&self) -> std::result::Result<MirrorName, String> {
         let digest = Sha256::digest(self.to_string().as_bytes());
@@ -156,14 +163,8 @@ impl fmt::Display for VolumeId {
 
 impl fmt::Display for MirrorId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, leg) in self.legs.iter().enumerate() {
-            match index {
-                0 => write!(f, "{}", host(leg))?,
-                _ => write!(f, "{AND}{}", host(leg))?,
-            }
-        }
         let path = self.legs.first().map(DiskId::path);
-        write!(f, ":{}", path.unwrap_or_default())
+        write!(f, "{}:{}", self.servers(), path.unwrap_or_default())
     }
 }
 

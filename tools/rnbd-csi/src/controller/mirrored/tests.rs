@@ -138,7 +138,10 @@ impl Machines {
 fn a_volume_has_a_leg_on_each_server() {
     let machines = machines();
     let volume = machines.create("pvc-1", 8 * MIB, 0).unwrap();
-    assert_eq!(volume.volume_id, "storage1+storage2:csi/csim-pvc-1");
+    assert_eq!(
+        volume.volume_id,
+        "storage1+storage2:csi/csim-ea8d58be-pvc-1"
+    );
     assert!(
         (8 * MIB..10 * MIB).contains(&volume.capacity_bytes),
         "{volume:?}"
@@ -152,7 +155,7 @@ fn a_volume_has_a_leg_on_each_server() {
     assert_eq!(machines.create("pvc-1", 8 * MIB, 0), Ok(volume.clone()));
     let servers = ["storage1", "storage2"];
     for server in servers {
-        assert_eq!(machines.files(server), ["csim-pvc-1"], "{server}");
+        assert_eq!(machines.files(server), ["csim-ea8d58be-pvc-1"], "{server}");
     }
     let error = machines.create("pvc-1", 20 * MIB, 0).unwrap_err();
     assert_eq!(error.code, Code::AlreadyExists);
@@ -163,10 +166,14 @@ fn a_volume_has_a_leg_on_each_server() {
         };
         machines.mirrored.get(&request)
     };
-    let shown = get("storage2+storage1:csi/csim-pvc-1").unwrap();
+    let shown = get("storage2+storage1:csi/csim-ea8d58be-pvc-1").unwrap();
     assert_eq!(shown.volume, Some(volume.clone()));
     assert!(!shown.status.unwrap().volume_condition.unwrap().abnormal);
-    for id in ["storage1:csi/csim-pvc-1", "storage1+storage2:vg0/www", "x"] {
+    for id in [
+        "storage1:csi/csim-ea8d58be-pvc-1",
+        "storage1+storage2:vg0/www",
+        "x",
+    ] {
         assert_eq!(get(id).unwrap_err().code, Code::NotFound, "{id}");
         assert_eq!(machines.delete(id), Ok(()), "{id}");
     }
@@ -181,7 +188,10 @@ fn a_volume_has_a_leg_on_each_server() {
 fn a_leg_that_is_half_made_is_found_again() {
     let machines = machines();
     let volume = machines.create("pvc-1", 8 * MIB, 0).unwrap();
-    let lost = machines.root.path().join("storage2/srv/csi/csim-pvc-1");
+    let lost = machines
+        .root
+        .path()
+        .join("storage2/srv/csi/csim-ea8d58be-pvc-1");
     fs::remove_file(&lost).unwrap();
     let request = ControllerGetVolumeRequest {
         volume_id: volume.volume_id.clone(),
@@ -197,6 +207,37 @@ fn a_leg_that_is_half_made_is_found_again() {
     fs::remove_file(&lost).unwrap();
     assert_eq!(machines.delete(&volume.volume_id), Ok(()));
     assert!(machines.files("storage1").is_empty());
+}
+
+#[test]
+fn volumes_of_one_name_on_other_servers_share_no_leg() {
+    let mut machines = machines();
+    let third = serve(machines.root.path(), "storage3", "csi");
+    machines.mirrored.peers.push(third);
+    let make = |servers: &str| {
+        let made = machines.mirrored.create(&request("pvc-1", servers, MIB, 0));
+        made.unwrap().volume.unwrap().volume_id
+    };
+    let first = make("storage1,storage2");
+    let others = [
+        make("storage1,storage3"),
+        make("storage1,storage2,storage3"),
+    ];
+    assert_eq!(machines.files("storage1").len(), 3);
+    // An id that names a server less, or one more, is the id of no volume.
+    for id in [
+        first.replace("storage1+", "storage3+"),
+        first.replace(":", "+storage3:"),
+    ] {
+        assert_eq!(machines.delete(&id), Ok(()));
+    }
+    for id in others {
+        assert_eq!(machines.delete(&id), Ok(()));
+    }
+    for server in ["storage1", "storage2"] {
+        assert_eq!(machines.files(server).len(), 1, "{server}");
+    }
+    assert!(machines.files("storage3").is_empty());
 }
 
 #[test]
@@ -231,6 +272,23 @@ fn what_cannot_be_made_leaves_no_leg() {
     for server in ["storage1", "storage2"] {
         assert!(machines.files(server).is_empty(), "{server}");
     }
+    // The id would be longer than an orchestrator has to take.
+    let long = "a".repeat(60);
+    let root = tempfile::tempdir().unwrap();
+    let names = [format!("{long}.b"), format!("{long}.c")];
+    let peers = names.clone().map(|name| serve(root.path(), &name, "csi"));
+    let machines = Machines {
+        mirrored: Mirrored::new(peers.to_vec()),
+        root,
+    };
+    let made = machines
+        .mirrored
+        .create(&request("a", &names.join(","), MIB, 0));
+    let error = made.unwrap_err();
+    assert!(error.message.contains("128"), "{error:?}");
+    for server in names {
+        assert!(machines.files(&server).is_empty(), "{server}");
+    }
     // The second leg would have another path.
     let machines = machines_with("other");
     let error = machines.create("a", MIB, 0).unwrap_err();
@@ -243,7 +301,7 @@ fn what_cannot_be_made_leaves_no_leg() {
 fn a_volume_is_deleted_only_if_no_leg_is_mapped() {
     let machines = machines();
     let volume = machines.create("pvc-1", MIB, 0).unwrap();
-    machines.map("storage2", "csi/csim-pvc-1");
+    machines.map("storage2", "csi/csim-ea8d58be-pvc-1");
     let error = machines.delete(&volume.volume_id).unwrap_err();
     assert_eq!(error.code, Code::FailedPrecondition);
     for server in ["storage1", "storage2"] {

@@ -172,9 +172,11 @@ fn parameters_are_confirmed_only_if_a_volume_can_be_made_with_them() {
 fn a_leg_is_no_volume_of_the_server() {
     let machine = machine();
     let mut wanted = request("pvc-1", MIB, 0);
-    wanted.parameters.insert("leg".into(), "true".into());
+    wanted
+        .parameters
+        .insert("leg".into(), "storage1+storage2".into());
     let leg = machine.server.create(&wanted).unwrap().volume.unwrap();
-    assert_eq!(leg.volume_id, "storage1:csi/csim-pvc-1");
+    assert_eq!(leg.volume_id, "storage1:csi/csim-ea8d58be-pvc-1");
     let volume = machine.create("pvc-1", 2 * MIB, 0).unwrap();
     let listed = machine.server.list(&ListVolumesRequest::default()).unwrap();
     let listed: Vec<_> = listed
@@ -186,7 +188,7 @@ fn a_leg_is_no_volume_of_the_server() {
     // Whoever knows its id can ask for it, and whether a node has it.
     let is_mapped = || {
         let request = ControllerGetVolumeRequest {
-            volume_id: "storage1:csim-pvc-1".into(),
+            volume_id: "storage1:csim-ea8d58be-pvc-1".into(),
         };
         machine
             .server
@@ -197,10 +199,10 @@ fn a_leg_is_no_volume_of_the_server() {
             .is_mapped
     };
     assert!(!is_mapped());
-    machine.map("csi/csim-pvc-1");
+    machine.map("csi/csim-ea8d58be-pvc-1");
     assert!(is_mapped());
     assert!(machine.delete(&leg.volume_id).is_err());
-    for value in ["false", "x"] {
+    for value in ["true", "storage", "storage2+storage3", ""] {
         wanted.parameters.insert("leg".into(), value.into());
         let error = machine.server.create(&wanted).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument, "{value}");
