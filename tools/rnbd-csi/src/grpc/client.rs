@@ -3,6 +3,7 @@
 //! Makes a call, as an orchestrator does.
 
 use std::path::Path;
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use http_body_util::Full;
@@ -15,11 +16,16 @@ use hyper::header::TE;
 use hyper::Request;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::rt::TokioIo;
+use hyper_util::rt::TokioTimer;
 use tokio::net::UnixStream;
 use tokio::runtime::Builder;
 
 use super::frame;
 use super::Code;
+
+/// How long a driver may be silent before it is asked for a sign of life, and how long it may take
+/// to give the sign. A call itself may take longer: the driver gives the sign meanwhile.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +52,12 @@ async fn exchange(socket: &Path, method: &str, frame: Vec<u8>) -> Result<Ended, 
     let stream = UnixStream::connect(socket)
         .await
         .map_err(|error| format!("{}: {error}", socket.display()))?;
-    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+    // A socket may be carried to another machine, and outlive that machine's power.
+    let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(SILENCE)
+        .keep_alive_timeout(SILENCE)
+        .handshake(TokioIo::new(stream))
         .await
         .map_err(text)?;
     // It ends with the sender; how is in what the sender gives.
