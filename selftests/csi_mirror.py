@@ -7,6 +7,7 @@ import signal
 
 from lab.selftest_case import case
 from lab.selftest_case import Test
+from lab.vm import wait_until
 from lib import csi
 from lib import guest_io
 from lib.csi import capability
@@ -16,7 +17,9 @@ from lib.csi import MIB
 from lib.csi import PRECONDITION
 from lib.csi import Use
 from lib.csi_mirrors import leg
+from lib.csi_mirrors import MEMORY
 from lib.csi_mirrors import Mirrored
+from lib.csi_mirrors import PARKED
 
 TOPOLOGY = "three"
 MEMORY_MIB = 512
@@ -179,6 +182,60 @@ def test_expand(t: Test) -> None:
     size = driver.call(*use.stats())["usage"][0]["total"]
     t.check(size >= 160 * MIB, f"after the next staging the mirror has {size} bytes")
     in_turn(driver, use.unpublish(), use.unstage(), ("DeleteVolume", {"volume_id": use.id}))
+    cluster.no_legs("at the end")
+
+
+@case(module_sets=ONLY_OURS, kernels=KERNELS, timeout=600, quick=())
+def test_node_boots(t: Test) -> None:
+    """A node loses its power, boots, and keeps no mirror of the volume, which it can stage again with all data."""
+    cluster = Mirrored(t)
+    driver = cluster.driver
+    use = made(t, cluster, capability("ext4"))
+    t.client.run(f"set -e; echo one >{use.target}/one; sync -f {use.target}/one")
+    cluster.wait(use)
+    cluster.reboot()
+    cluster.nothing_left("after the boot")
+    t.equal(len(cluster.parked()), 1, "records of volumes that were here")
+    t.client.run(f"mkdir -p {use.staging}")
+
+    def is_staged() -> bool:
+        # Until the servers notice that the node was gone the legs are its.
+        code, told = driver.ended(driver.start_call(*use.stage()).wait(), "NodeStageVolume")
+        t.check(code in ("OK", PRECONDITION, "UNAVAILABLE"), f"staging after the boot: {code} {told}")
+        return code == "OK"
+
+    wait_until(is_staged, 60.0 * t.client.slow, "staging after the boot")
+    in_turn(driver, use.stage(), use.publish())
+    files(t, use, "one")
+    cluster.wait(use)
+    in_turn(driver, use.unpublish(), use.unstage(), ("DeleteVolume", {"volume_id": use.id}))
+    cluster.nothing_left("at the end")
+    cluster.no_legs("at the end")
+
+
+@case(module_sets=ONLY_OURS, kernels=KERNELS, timeout=600, quick=())
+def test_same_name_again(t: Test) -> None:
+    """A volume is deleted and made again under its name; a node that only knows the old volume stages the new volume,
+    and not without one of the servers."""
+    cluster = Mirrored(t)
+    driver = cluster.driver
+    use = made(t, cluster, capability("ext4"))
+    in_turn(driver, use.unpublish(), use.unstage(), ("DeleteVolume", {"volume_id": use.id}))
+    # The new volume is on another node: this node keeps what it knew before.
+    (record,) = cluster.parked()
+    t.client.run(f"mv {PARKED}/{record} {MEMORY}/old")
+    use = made(t, cluster, capability("ext4"))
+    t.client.run(f"echo new >{use.target}/new")
+    in_turn(driver, use.unpublish(), use.unstage())
+    t.client.run(f"mv {MEMORY}/old {PARKED}/{record}")
+    cluster.servers[1].power_cut()
+    error = driver.call(*use.stage(), code="UNAVAILABLE")
+    t.check("newer data" in error, error)
+    cluster.servers[1].power_back()
+    in_turn(driver, use.stage(), use.publish())
+    files(t, use, "new")
+    in_turn(driver, use.unpublish(), use.unstage(), ("DeleteVolume", {"volume_id": use.id}))
+    cluster.nothing_left("at the end")
     cluster.no_legs("at the end")
 
 

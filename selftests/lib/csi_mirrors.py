@@ -17,11 +17,15 @@ from lib.csi import Driver
 from lib.csi import Use
 
 SERVERS = ("storage1", "storage2")
+# A server counts as away if a connection takes longer. Emulated processors may stand still for seconds.
+CLIENT = f"{mirrors.FAST} reconnect_delay_ms=1000 connect_timeout_ms=15000"
 # Where the driver of a server is reached from another machine, in place of what ssh would carry.
 PORT = 4000
-RECORDS = "/var/lib/rnbd/mirrors"
+# Records must outlive a power cut of the client, so a disk of the client is mounted here.
+MEMORY = mirrors.MEMORY
+RECORDS = f"{MEMORY}/mirrors"
+PARKED = f"{MEMORY}/volumes"
 KEPT = "/sys/class/rnbd-server/ctl/kept_reservations"
-PARKED = "/var/lib/rnbd/volumes"
 NOTES = "/run/rnbd"
 
 
@@ -89,21 +93,41 @@ class Mirrored:
             node.modules_unload_all()
             t.defer(node.modules_unload_all)
         self.servers = [Storage(t, number) for number in range(len(SERVERS))]
-        t.client.modules_load("rnbd_client", rtrs_client=mirrors.FAST_CLIENT, rnbd_client=mirrors.HOST)
+        t.client.run(f"{images.MAKE['ext4']} {disks.PLAIN}", timeout=120)
         options = ["--mirrors"]
         for server in self.servers:
-            t.client.call(guest_relay.start, at=server.socket, to=f"{server.node.address}:{PORT}")
             options += ["--server-socket", f"{server.name}=unix://{server.socket}"]
         t.defer(self._tidy)
         self.driver = Driver(t, *csi.OF_NODE, *options, within=within)
+        self._begin()
+
+    def _begin(self) -> None:
+        """What a boot of the client does."""
+        client = self.t.client
+        client.run(f"set -e; modprobe -q ext4 || :; mkdir -p {MEMORY} {csi.PLACE}\n"
+                   f"mount -t ext4 {disks.PLAIN} {MEMORY}", timeout=120)
+        client.modules_load("rnbd_client", rtrs_client=CLIENT, rnbd_client=mirrors.HOST)
+        for server in self.servers:
+            client.call(guest_relay.start, at=server.socket, to=f"{server.node.address}:{PORT}")
+        csi.install(client)
         self.driver.start()
+
+    def reboot(self) -> None:
+        """Cuts the power of the client, and boots it."""
+        self.driver.lost()
+        self.t.lab.reboot(self.t.client)
+        self._begin()
+
+    def parked(self) -> list[str]:
+        """The records of volumes that were on the client."""
+        return self.t.client.sh(f"mkdir -p {PARKED}; ls {PARKED}").split()
 
     def _tidy(self) -> None:
         """The driver has ended, and its mounts and mappings are gone, or could not be removed."""
         run = self.t.client.run
         run("for m in /dev/md[0-9]*; do [ ! -b $m ] || mdadm --stop $m; done\n"
             "for d in /sys/block/rnbd*; do [ ! -d $d ] || echo force >$d/rnbd/unmap_device; done\n"
-            f"rm -rf {RECORDS} {PARKED} {NOTES}/*", check=False)
+            f"rm -rf {NOTES}/*; umount {MEMORY}", check=False)
 
     def request(self, name: str, mib: int = 64) -> csi.Request:
         """The request that makes a volume over both servers."""

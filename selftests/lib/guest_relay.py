@@ -11,6 +11,9 @@ import os
 import socket
 import threading
 
+# Where a connection to each address is carried.
+_TARGETS: dict[str, str] = {}
+
 
 def _is_path(address: str) -> bool:
     return address.startswith("/")
@@ -42,7 +45,9 @@ def _carry(near: socket.socket, to: str) -> None:
     with near:
         try:
             far = _connected(to)
-        except OSError:
+        except OSError as error:
+            with open("/dev/kmsg", "w") as log:
+                log.write(f"relay to {to}: {error}")
             return
         with far:
             back = threading.Thread(target=_copy, args=(far, near), daemon=True)
@@ -52,7 +57,11 @@ def _carry(near: socket.socket, to: str) -> None:
 
 
 def start(at: str, to: str) -> None:
-    """Listens at an address until the machine ends, and carries each connection to another address."""
+    """Listens at an address until the machine ends, and carries each connection to the address that was given last."""
+    is_new = at not in _TARGETS
+    _TARGETS[at] = to
+    if not is_new:
+        return
     if _is_path(at):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(at)
@@ -67,6 +76,6 @@ def start(at: str, to: str) -> None:
     def serve() -> None:
         while True:
             near, _ = listener.accept()
-            threading.Thread(target=_carry, args=(near, to), daemon=True).start()
+            threading.Thread(target=_carry, args=(near, _TARGETS[at]), daemon=True).start()
 
     threading.Thread(target=serve, daemon=True).start()

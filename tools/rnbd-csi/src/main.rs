@@ -80,22 +80,23 @@ fn serve(args: &Serve) -> Result<ExitCode, String> {
     let controller = controller(args, &system)?;
     let node = args.node_id.as_ref().filter(|_| args.node);
     let node = node.map(|id| Node::new(system, id));
-    if let Some(node) = &node {
-        node.tend()
-            .map_err(|error| format!("making a thread: {error}"))?;
-    }
     if node.is_none() && controller.is_none() {
         eprintln!("rnbd-csi: give a service: --node, --controller, --server, --mirrors");
         return Ok(ExitCode::from(USAGE));
+    }
+    let shown = args.endpoint.display();
+    let listener =
+        grpc::server::listen(&args.endpoint).map_err(|error| format!("{shown}: {error}"))?;
+    // Behind `listen`, which allows no second thread, and no second driver.
+    if let Some(node) = &node {
+        node.tend()
+            .map_err(|error| format!("making a thread: {error}"))?;
     }
     let driver = Driver {
         name: args.name.clone(),
         node,
         controller,
     };
-    let shown = args.endpoint.display();
-    let listener =
-        grpc::server::listen(&args.endpoint).map_err(|error| format!("{shown}: {error}"))?;
     eprintln!("rnbd-csi: {} is listening at {shown}", args.name);
     grpc::server::serve(listener, Arc::new(driver)).map_err(|error| error.to_string())?;
     Ok(ExitCode::SUCCESS)

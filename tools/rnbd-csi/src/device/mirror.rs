@@ -8,6 +8,8 @@
 //! ([`super::parked`]), and the legs stay reserved: if no other node takes them over, this node can
 //! start the mirror from one leg.
 
+use std::collections::BTreeSet;
+
 use rnbdctl::identity;
 use rnbdctl::mirror::act;
 use rnbdctl::mirror::act::StartOptions;
@@ -120,16 +122,27 @@ impl Mirrors {
                 Ok((device, true))
             }
             Err(status) => {
-                notes.remove(&name)?;
-                for leg in new {
-                    if let Err(more) = disks.unmap(leg) {
-                        eprintln!("rnbd-csi: {leg} stays mapped: {}", more.message);
-                    }
+                if let Err(more) = self.undo(&name, &new, disks) {
+                    eprintln!("rnbd-csi: a part of {id} stays: {}", more.message);
                 }
-                parked.park(&name)?;
                 Err(status)
             }
         }
+    }
+
+    /// Undoes what a call that has failed did: the legs in `new` are those that it has mapped.
+    fn undo(&self, name: &MirrorName, new: &[&DiskId], disks: &Disks) -> Result {
+        Notes::of(&self.system).remove(name)?;
+        let records = Records::of(&self.system);
+        if records.load(name)?.is_some() {
+            // The service of the machine may start the mirror until it is told not to.
+            act::stop(&self.system, name, false)?;
+        }
+        for leg in new {
+            disks.unmap(leg)?;
+        }
+        Parked::of(&self.system).park(name)?;
+        Ok(records.hold(name, false)?)
     }
 
     /// Reserves a leg that is mapped, also if another node has reserved it: a leg that is added to
@@ -186,7 +199,7 @@ impl Mirrors {
         let mut known: Vec<_> = legs.iter().map(|leg| leg.record(false)).collect();
         let record = Record::new(name.clone(), String::new(), true, known.clone());
         let mut view = View::load(system, record)?;
-        view.read_legs(system);
+        self.read_legs(&mut view)?;
         if !was_written(&view) {
             need_all(id, &view)?;
             return self.create(name, legs, &view, context.zeroes);
@@ -199,22 +212,37 @@ impl Mirrors {
         Ok(act::adopt(system, name, known, true, &options).map(drop)?)
     }
 
-    /// Whether this machine has a record of the mirror. The record of a mirror that was never
-    /// written to is removed, and the mirror is created anew: a driver may have been killed when it
-    /// created the mirror.
+    /// Reads the superblocks of legs. A disk that is being read is not read a second time, and what
+    /// tends mirrors reads legs, too: so each waits for the other.
+    fn read_legs(&self, view: &mut View) -> Result {
+        let _lock = Records::of(&self.system).lock_mirror(&view.record.name)?;
+        view.read_legs(&self.system);
+        Ok(())
+    }
+
+    /// Whether this machine has a record of the mirror. Two kinds of records are removed:
+    ///
+    /// - of a mirror that was never written to, which is created anew: a driver may have been
+    ///   killed when it created the mirror;
+    /// - of an older mirror: the volume was deleted, and made again under the same name.
     fn is_known(&self, id: &MirrorId, name: &MirrorName) -> Result<bool> {
         let Some(mut view) = self.view(name)? else {
             return Ok(false);
         };
-        if view.array.is_none() {
-            view.read_legs(&self.system);
-            if !was_written(&view) {
-                need_all(id, &view)?;
-                Records::of(&self.system).remove(name)?;
-                return Ok(false);
-            }
+        if view.array.is_some() {
+            return Ok(true);
         }
-        Ok(true)
+        self.read_legs(&mut view)?;
+        if was_written(&view) {
+            let found = view.legs.iter().map(|leg| leg.found.as_ref());
+            if !is_of_older(&view.record.uuid, found) {
+                return Ok(true);
+            }
+        } else {
+            need_all(id, &view)?;
+        }
+        Records::of(&self.system).remove(name)?;
+        Ok(false)
     }
 
     /// Creates the mirror of a volume whose legs are all here, and empty but for superblocks of a
@@ -318,11 +346,30 @@ impl Mirrors {
         Ok(grown)
     }
 
+    /// Parks the records of volumes that are not on this node. The node has booted without having
+    /// taken them away, and no orchestrator takes a volume from a node that has lost it. A call
+    /// that was cut off has left a note or a mapped leg, and is made again.
+    pub(super) fn park_lost(&self) -> Result {
+        let notes = Notes::of(&self.system);
+        let mut views = rnbdctl::mirror::view::all(&self.system)?;
+        views.retain(|view| {
+            let is_here = view.array.is_some() || view.legs.iter().any(|leg| leg.device.is_some());
+            let name = &view.record.name;
+            id::is_volume(name) && !is_here && !notes.has(name)
+        });
+        for view in views {
+            Parked::of(&self.system).park(&view.record.name)?;
+        }
+        Ok(())
+    }
+
     /// Maps the legs of volumes on this node that are not mapped, as their servers were away when
-    /// the volume was brought here. Returns a line for each leg that was mapped.
+    /// the volume was brought here. Returns a line for each leg that was mapped, or could not be.
     pub(super) fn map_missing(&self, disks: &Disks) -> Result<Vec<String>> {
         let notes = Notes::of(&self.system);
-        let mut done = Vec::new();
+        let mut lines = Vec::new();
+        // A server that does not answer takes its time: it is asked for one leg in each round.
+        let mut away = BTreeSet::new();
         for (name, id, context) in notes.all()? {
             let VolumeId::Mirror(mirror) = &id else {
                 continue;
@@ -332,22 +379,25 @@ impl Mirrors {
                 continue;
             }
             for leg in mirror.legs() {
-                if disks.find(leg)?.is_some()
-                    || disks.map(leg, &context, Access::Rw, HOLD_MS).is_err()
-                {
+                if away.contains(&leg.server()) || disks.find(leg)?.is_some() {
+                    continue;
+                }
+                if let Err(status) = disks.map(leg, &context, Access::Rw, HOLD_MS) {
+                    lines.push(format!("leg {leg} is not mapped: {}", status.message));
+                    away.insert(leg.server());
                     continue;
                 }
                 // Meanwhile the volume may have been taken away.
                 match notes.has(&name) {
                     true => {
                         self.take_over(leg, disks);
-                        done.push(format!("mapped leg {leg}"));
+                        lines.push(format!("mapped leg {leg}"));
                     }
                     false => disks.unmap(leg)?,
                 }
             }
         }
-        Ok(done)
+        Ok(lines)
     }
 }
 
@@ -432,6 +482,16 @@ fn leg_was_written(found: Option<&Found>) -> bool {
     }
 }
 
+/// Whether legs have superblocks of a mirror, but none has one of the mirror with that UUID.
+fn is_of_older<'f>(uuid: &str, legs: impl Iterator<Item = Option<&'f Found>>) -> bool {
+    let found = legs.filter_map(|found| match found {
+        Some(Found::Superblock(superblock)) => Some(superblock.array.as_str()),
+        _ => None,
+    });
+    let found: Vec<_> = found.collect();
+    !found.is_empty() && !found.contains(&uuid)
+}
+
 /// An error unless all legs are here and were read: only then it is certain that there is no
 /// mirror yet.
 fn need_all(id: &MirrorId, view: &View) -> Result {
@@ -454,6 +514,9 @@ fn gone(id: &MirrorId) -> Status {
 
 #[cfg(test)]
 mod tests {
+    use rnbdctl::mirror::superblock::Role;
+    use rnbdctl::mirror::superblock::Superblock;
+
     use super::*;
 
     #[test]
@@ -461,5 +524,64 @@ mod tests {
         assert!(!leg_was_written(None));
         assert!(!leg_was_written(Some(&Found::Nothing)));
         assert!(leg_was_written(Some(&Found::Damaged("x"))));
+    }
+
+    fn superblock(uuid: &str) -> Found {
+        Found::Superblock(Superblock {
+            array: uuid.to_owned(),
+            name: String::new(),
+            leg: String::new(),
+            legs: 2,
+            events: 1,
+            number: 0,
+            role: Role::Active(0),
+            is_partial: false,
+            replaces: false,
+            write_mostly: false,
+            failfast: true,
+            active: [0, 1].into(),
+            places: vec![Some(0), Some(1)],
+        })
+    }
+
+    #[test]
+    fn a_record_is_given_up_only_if_no_leg_goes_by_it() {
+        let (old, new) = (superblock("old"), superblock("new"));
+        let is_of_older = |legs: &[Option<&Found>]| is_of_older("old", legs.iter().copied());
+        assert!(is_of_older(&[Some(&new), Some(&new)]));
+        assert!(is_of_older(&[Some(&new), None]));
+        assert!(!is_of_older(&[Some(&new), Some(&old)]));
+        assert!(!is_of_older(&[Some(&Found::Damaged("x")), None]));
+        assert!(!is_of_older(&[
+            Some(&Found::Nothing),
+            Some(&Found::Nothing)
+        ]));
+    }
+
+    #[test]
+    fn records_of_volumes_that_are_not_here_are_parked() {
+        let root = tempfile::tempdir().unwrap();
+        let system = System::new(Some(root.path()), None);
+        let records = Records::of(&system);
+        let id = |disk: &str| match VolumeId::parse(&format!("a+b:{disk}")).unwrap() {
+            VolumeId::Mirror(mirror) => mirror,
+            VolumeId::Disk(disk) => panic!("{disk}"),
+        };
+        let names = ["lost", "noted"].map(|disk| name(&id(disk)).unwrap());
+        let other = MirrorName::new("db").unwrap();
+        for name in names.iter().chain([&other]) {
+            let record = Record::new(name.clone(), "ab".repeat(16), true, Vec::new());
+            records.save(&record).unwrap();
+        }
+        let noted = VolumeId::Mirror(id("noted"));
+        let notes = Notes::of(&system);
+        notes.save(&names[1], &noted, &Context::default()).unwrap();
+        let mirrors = Mirrors::new(system.clone());
+        mirrors.park_lost().unwrap();
+        let mut left = vec![names[1].clone(), other];
+        left.sort();
+        assert_eq!(records.names().unwrap(), left);
+        Parked::of(&system).fetch(&names[0]).unwrap();
+        assert!(records.load(&names[0]).unwrap().is_some());
     }
 }

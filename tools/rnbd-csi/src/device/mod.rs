@@ -19,6 +19,7 @@ use std::path::PathBuf;
 use rnbdctl::config::DEFAULT_HOLD_MS;
 use rnbdctl::model::AccessMode as Access;
 use rnbdctl::model::ClientDevice;
+use rnbdctl::model::DeviceState;
 use rnbdctl::System;
 
 use crate::grpc::Result;
@@ -162,11 +163,17 @@ impl Devices {
         }
     }
 
-    /// The sizes of the disks of a volume, of those that are here.
+    /// The sizes of the disks of a volume, of those that are here. A leg whose server is away is
+    /// left out: its server announces nothing, and the mirror does not grow without it.
     pub(crate) fn disk_sizes(&self, id: &VolumeId) -> Result<Vec<u64>> {
+        let counts = |device: &ClientDevice| match id {
+            VolumeId::Disk(_) => true,
+            VolumeId::Mirror(_) => device.state == DeviceState::Open,
+        };
         let mut sizes = Vec::new();
         for disk in id.disks() {
-            sizes.extend(self.disks.find(disk)?.and_then(|device| device.size_bytes));
+            let device = self.disks.find(disk)?.filter(counts);
+            sizes.extend(device.and_then(|device| device.size_bytes));
         }
         Ok(sizes)
     }

@@ -9,17 +9,15 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::path::PathBuf;
 
+use rnbdctl::mirror::record::Records;
 use rnbdctl::mirror::MirrorName;
 use rnbdctl::System;
 
 use crate::grpc::Result;
 use crate::grpc::Status;
 
-/// The folder of the library's records, below `/`.
-const RECORDS: &str = "var/lib/rnbd/mirrors";
 /// The folder of the parked records, below `/`.
 const FOLDER: &str = "var/lib/rnbd/volumes";
 /// The most records that are parked; the oldest ones go. A volume may be deleted, and a node is not
@@ -29,7 +27,7 @@ const MOST: usize = 1000;
 /// The parked records of this machine.
 #[derive(Debug)]
 pub(super) struct Parked {
-    records: PathBuf,
+    records: Records,
     folder: PathBuf,
 }
 
@@ -37,7 +35,7 @@ impl Parked {
     /// Those of this machine.
     pub(super) fn of(system: &System) -> Self {
         Self {
-            records: system.file(RECORDS),
+            records: Records::of(system),
             folder: system.file(FOLDER),
         }
     }
@@ -46,24 +44,17 @@ impl Parked {
     pub(super) fn park(&self, mirror: &MirrorName) -> Result {
         fs::create_dir_all(&self.folder)
             .map_err(|error| Status::io(self.folder.display(), error))?;
-        self.rename(&self.records, &self.folder, mirror)?;
+        self.records.put_aside(mirror, &self.file(mirror))?;
         self.bound(MOST)
     }
 
     /// Gives a mirror its parked record back, if there is one, and it has no other.
     pub(super) fn fetch(&self, mirror: &MirrorName) -> Result {
-        match file(&self.records, mirror).exists() {
-            true => Ok(()),
-            false => self.rename(&self.folder, &self.records, mirror),
-        }
+        Ok(self.records.take_back(mirror, &self.file(mirror))?)
     }
 
-    fn rename(&self, from: &Path, to: &Path, mirror: &MirrorName) -> Result {
-        let from = file(from, mirror);
-        match fs::rename(&from, file(to, mirror)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !from.exists() => Ok(()),
-            renamed => renamed.map_err(|error| Status::io(from.display(), error)),
-        }
+    fn file(&self, mirror: &MirrorName) -> PathBuf {
+        self.folder.join(format!("{mirror}.json"))
     }
 
     /// Removes the oldest records until at most `most` are left.
@@ -84,13 +75,12 @@ impl Parked {
     }
 }
 
-fn file(folder: &Path, mirror: &MirrorName) -> PathBuf {
-    folder.join(format!("{mirror}.json"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The folder of the library's records.
+    const RECORDS: &str = "var/lib/rnbd/mirrors";
 
     #[test]
     fn a_record_comes_back() {

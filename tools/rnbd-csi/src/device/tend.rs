@@ -23,7 +23,12 @@ impl Devices {
     /// Begins to tend the mirrors of volumes, until the process ends. What is begun here does what
     /// `rnbdctl mirror watch` does, for volumes only: so a node needs no service for them. If that
     /// service runs, too, one of them at a time works on a mirror.
+    ///
+    /// No call may be going on yet.
     pub(crate) fn tend(self: &Arc<Self>) -> std::io::Result<()> {
+        if let Err(status) = self.mirrors.park_lost() {
+            eprintln!("rnbd-csi: parking records: {}", status.message);
+        }
         let system = self.system.clone();
         let watch = move || loop {
             let context = cli::Context {
@@ -37,12 +42,19 @@ impl Devices {
         };
         thread::Builder::new().spawn(watch)?;
         let devices = Arc::clone(self);
-        let map = move || loop {
-            match devices.mirrors.map_missing(&devices.disks) {
-                Ok(lines) => lines.iter().for_each(|line| eprintln!("rnbd-csi: {line}")),
-                Err(status) => eprintln!("rnbd-csi: mapping legs: {}", status.message),
+        let map = move || {
+            // What was said in the last round is not said again.
+            let mut said = Vec::new();
+            loop {
+                let lines = match devices.mirrors.map_missing(&devices.disks) {
+                    Ok(lines) => lines,
+                    Err(status) => vec![format!("mapping legs: {}", status.message)],
+                };
+                let news = lines.iter().filter(|line| !said.contains(*line));
+                news.for_each(|line| eprintln!("rnbd-csi: {line}"));
+                said = lines;
+                thread::sleep(WAIT);
             }
-            thread::sleep(WAIT);
         };
         thread::Builder::new().spawn(map).map(drop)
     }
