@@ -10,6 +10,7 @@ from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import csi
 from lib import guest_io
+from lib import images
 from lib.csi import capability
 from lib.csi import in_turn
 from lib.csi import INVALID
@@ -210,6 +211,43 @@ def test_node_boots(t: Test) -> None:
     cluster.wait(use)
     in_turn(driver, use.unpublish(), use.unstage(), ("DeleteVolume", {"volume_id": use.id}))
     cluster.nothing_left("at the end")
+    cluster.no_legs("at the end")
+
+
+@case(module_sets=ONLY_OURS, kernels=KERNELS, timeout=600, quick=())
+def test_leg_was_exchanged(t: Test) -> None:
+    """A node without a record of the volume fills a leg that was made anew, but no disk that has other data."""
+    cluster = Mirrored(t)
+    driver = cluster.driver
+    use = made(t, cluster, capability("ext4"))
+    t.client.run(f"set -e; echo one >{use.target}/one; sync -f {use.target}/one")
+    cluster.wait(use)
+    second = cluster.servers[1]
+    # The other leg notes that this leg takes part no longer, so that the volume can be staged without it.
+    second.power_cut()
+    t.client.run(f"set -e; echo two >{use.target}/two; sync -f {use.target}/two")
+    cluster.wait(use, f"storage2:csi/{LEG}")
+    in_turn(driver, use.unpublish(), use.unstage())
+    second.power_back()
+    file = f"{second.folder}/csi/{LEG}"
+
+    def staged_with(make: str) -> str:
+        """The digest of the second leg, which was exchanged before the volume was staged."""
+        for record in cluster.parked():
+            t.client.run(f"rm {PARKED}/{record}")
+        second.node.run(f"set -e; size=$(stat -c %s {file}); rm {file}; truncate -s $size {file}; {make} {file}")
+        digest = second.node.sh(f"sha256sum {file}")
+        in_turn(driver, use.stage(), use.publish())
+        files(t, use, "one", "two")
+        return digest
+
+    before = staged_with(images.MAKE["ext4"])
+    cluster.wait(use, f"storage2:csi/{LEG}", "foreign")
+    in_turn(driver, use.unpublish(), use.unstage())
+    t.equal(second.node.sh(f"sha256sum {file}"), before, "the disk with other data")
+    staged_with("truncate -s +0")
+    cluster.wait(use)
+    in_turn(driver, use.unpublish(), use.unstage(), ("DeleteVolume", {"volume_id": use.id}))
     cluster.no_legs("at the end")
 
 

@@ -56,18 +56,26 @@ pub(crate) fn prepare(node: &Path, kind: &str, read_only: bool) -> Result {
     }
 }
 
-/// An error unless the disk is empty: neither `blkid` finds anything, nor does it begin with data.
+/// An error unless the disk is empty.
 pub(crate) fn need_empty(node: &Path) -> Result {
-    let what = match probe(node)? {
-        Found::Nothing if is_zero(node)? => return Ok(()),
-        Found::Nothing => "data".to_owned(),
-        Found::FileSystem(found) | Found::Other(found) => found,
-    };
-    Err(Status::precondition(format!(
-        "{} has {what} on it, and does not become a leg of a new mirror; if the data is not \
-         needed, clear the first MiB of the disk",
-        node.display()
-    )))
+    match content(node)? {
+        None => Ok(()),
+        Some(what) => Err(Status::precondition(format!(
+            "{} has {what} on it, and does not become a leg of a new mirror; if the data is not \
+             needed, clear the first MiB of the disk",
+            node.display()
+        ))),
+    }
+}
+
+/// What is on a disk, in words; `None` if the disk is empty: neither does `blkid` find anything, nor
+/// does the disk begin with data.
+pub(crate) fn content(node: &Path) -> Result<Option<String>> {
+    Ok(match probe(node)? {
+        Found::Nothing if is_zero(node)? => None,
+        Found::Nothing => Some("data".to_owned()),
+        Found::FileSystem(found) | Found::Other(found) => Some(found),
+    })
 }
 
 fn probe(node: &Path) -> Result<Found> {

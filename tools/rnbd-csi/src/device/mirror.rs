@@ -205,9 +205,14 @@ impl Mirrors {
             return self.create(name, legs, &view, context.zeroes);
         }
         for (record, leg) in known.iter_mut().zip(&view.legs) {
-            // A leg without a superblock has nothing: filling it was cut off, or its disk was made
-            // anew at the server.
-            record.fill = matches!(leg.found, Some(Found::Nothing));
+            // An empty leg is filled: an earlier filling was cut off, or the disk was made anew at
+            // the server. A disk with other data is none of this volume's, and stays as it is.
+            record.fill = match (&leg.found, leg.open()) {
+                (Some(Found::Nothing), Some(device)) => {
+                    filesystem::content(&system.device_node(&device.name))?.is_none()
+                }
+                _ => false,
+            };
         }
         Ok(act::adopt(system, name, known, true, &options).map(drop)?)
     }
