@@ -10,6 +10,9 @@ use crate::model::Path;
 /// The most lines that are shown for a trouble.
 const MAX_LINES: usize = 3;
 
+/// The line with which a device begins has this text.
+const MAPPED: &str = "map_device: Device mapped as ";
+
 impl Facts {
     /// The lines about a path, the newest first. The module names a path by its addresses, and by
     /// the destination alone before the path has a source.
@@ -23,14 +26,21 @@ impl Facts {
         self.log.iter().rev().filter(is_of_it)
     }
 
-    /// The lines about a device, the newest first.
+    /// The lines about a device, the newest first. Lines from before the device was mapped are about
+    /// an earlier device of the same disk.
     pub(super) fn of_device<'f>(
         &'f self,
         device: &ClientDevice,
     ) -> impl Iterator<Item = &'f Record> + use<'f> {
         let mark = format!("<{}@{}> ", device.device_path, device.session);
         let is_of_it = move |record: &&Record| record.message.contains(&mark);
-        self.log.iter().rev().filter(is_of_it)
+        let mut is_earlier = false;
+        let is_later = move |record: &&Record| {
+            let was_earlier = is_earlier;
+            is_earlier |= record.message.contains(MAPPED);
+            !was_earlier
+        };
+        self.log.iter().rev().filter(is_of_it).take_while(is_later)
     }
 
     /// The lines about a session itself, the newest first.

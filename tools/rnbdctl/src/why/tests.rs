@@ -369,6 +369,17 @@ fn a_disk_that_hangs_or_is_gone_or_fails() {
 }
 
 #[test]
+fn errors_of_an_earlier_device_of_the_same_disk_are_over() {
+    let failed = "rnbd_client: <a@s> write I/O failed with err: -5";
+    let mapped = "rnbd_client: <a@s> map_device: Device mapped as rnbd1 (nsectors: 8)";
+    assert_eq!(troubles(&well().said(9, failed).said(5, mapped)), []);
+    let facts = well().said(9, failed).said(5, mapped).said(3, failed);
+    let found = only(&facts);
+    assert_eq!(found.trouble.as_str(), "io-errors");
+    assert_eq!(found.kernel.len(), 2, "{:?}", found.kernel);
+}
+
+#[test]
 fn what_the_file_has_and_the_machine_does_not() {
     let text = "[[session]]\nname = \"s\"\npaths = [\"10.0.0.2\"]\ndevices = [\"a\", \"new\"]\n";
     let config = crate::config::parse("f", text, &|_, _| String::new()).unwrap();
