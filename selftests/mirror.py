@@ -109,7 +109,7 @@ def test_servers_die_in_turn(t: Test) -> None:
     outages(t, [number % 2 for number in range(2 * t.rounds(1))], power=True)
 
 
-@case(module_sets=OURS, kernels=STOCK, timeout=3600)
+@case(module_sets=OURS, kernels=STOCK, timeout=3600, quick=())
 def test_link_is_cut(t: Test) -> None:
     """A link carries nothing for a while: the program goes on, and its writes of that time are copied to the leg."""
     outages(t, [(number + 1) % 2 for number in range(t.rounds(1))], power=False)
