@@ -68,8 +68,8 @@ pub(crate) fn need_empty(node: &Path) -> Result {
     }
 }
 
-/// What is on a disk, in words; `None` if the disk is empty: neither does `blkid` find anything, nor
-/// does the disk begin with data.
+/// What is on a disk, in words; `None` if the disk is empty: `blkid` finds nothing, and the disk
+/// begins with zeroes.
 pub(crate) fn content(node: &Path) -> Result<Option<String>> {
     Ok(match probe(node)? {
         Found::Nothing if is_zero(node)? => None,

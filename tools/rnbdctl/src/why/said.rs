@@ -26,8 +26,8 @@ impl Facts {
         self.log.iter().rev().filter(is_of_it)
     }
 
-    /// The lines about a device, the newest first. Lines from before the device was mapped are about
-    /// an earlier device of the same disk.
+    /// The lines about a device, the newest first. Lines from before the device was mapped are
+    /// about an earlier device of the same disk.
     pub(super) fn of_device<'f>(
         &'f self,
         device: &ClientDevice,
