@@ -259,7 +259,7 @@ def test_same_name_again(t: Test) -> None:
     driver = cluster.driver
     use = made(t, cluster, capability("ext4"))
     in_turn(driver, use.unpublish(), use.unstage(), ("DeleteVolume", {"volume_id": use.id}))
-    # The new volume is on another node: this node keeps what it knew before.
+    # The new volume is on another node, so this node keeps the record of the old volume.
     (record,) = cluster.parked()
     t.client.run(f"mv {PARKED}/{record} {MEMORY}/old")
     use = made(t, cluster, capability("ext4"))

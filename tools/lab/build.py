@@ -24,7 +24,7 @@ _SOURCE_PATH = re.compile(r"^include (/\S+)/Makefile$", re.MULTILINE)
 KBUILD_FLAGS = ("-s", "--no-print-directory")
 # Where no sources of modules are.
 NO_MODULES = ("Documentation", "debian", "packaging", "proto/fuzz", "proto/tests", "selftests", "tools")
-# What others use of a build: the modules, what they export, and their order.
+# The results that tests and other builds use: the modules, their exported symbols, and their order.
 MODULES = ("*.ko", "Module.symvers", "modules.order")
 # Below the cache root: what cargo compiled serves all checkouts.
 CARGO_TARGET = "cargo/target"
@@ -166,7 +166,7 @@ def modules_to_test(name: str, kunit: bool = False) -> Path:
     """
     where = output(name, None, False, kunit).absolute()
     tree = kernel_tree(name, None)
-    # The folders of the cache have names that change with what is in them.
+    # The name of a folder of the cache has a digest of its contents.
     kernel_and_tools = [str(tree.root), *(str(bind.source) for bind in tree.binds), *tree.options]
     kept.results(where.name, where, MODULES, lambda: modules(name, kunit=kunit), sources=sources.digest(NO_MODULES),
                  kunit=kunit, tree=kernel_and_tools)

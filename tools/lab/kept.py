@@ -21,8 +21,8 @@ def results(name: str, where: Path, patterns: Sequence[str], build: Callable[[],
             **ingredients: object) -> None:
     """Has the results of a build in the folder `where`: those that are kept, or what `build` makes there.
 
-    Results are the files that match `patterns`; `ingredients` are all that decides what they contain. A build that
-    ends well and makes no result is an error: an empty folder would be taken for its results from then on.
+    The results are the files that match `patterns`. Their contents depend on `ingredients` alone. A build that ends
+    well and makes no result is an error: the next build would take the empty folder for its results.
     """
     kept = cache.artifact(f"built-{name}", **ingredients)
 

@@ -23,7 +23,7 @@ def files() -> list[str]:
 def digest(without: Sequence[str]) -> str:
     """A digest of names, modes and contents of all files, without those below the folders `without`.
 
-    What a build reads cannot be told beforehand; what it surely does not read can.
+    The files that a build reads are not known beforehand; folders that it does not read are.
     """
     left_out = tuple(f"{folder}/" for folder in without)
     state = hashlib.sha256()
