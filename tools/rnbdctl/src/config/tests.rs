@@ -9,6 +9,9 @@ use super::*;
 use crate::model::range;
 use crate::model::Settings;
 
+mod document;
+mod mirrors;
+
 const FULL: &str = r#"
 # Two links to one server.
 [[session]]
@@ -452,94 +455,6 @@ fn any_io_timeout() -> impl Strategy<Value = i32> {
     prop_oneof![Just(0), IO_TIMEOUT.least..=IO_TIMEOUT.max]
 }
 
-const TWO: &str = "[[session]]\nname = \"a\"\npaths = [\"10.0.0.2\"]\ndevices = [\"d\"]\n\
-                   [[session]]\nname = \"b\"\npaths = [\"10.0.0.3\"]\ndevices = [\"d\", \"e\"]\n";
-
-#[test]
-fn a_mirror_makes_legs_of_devices() {
-    let text = format!(
-        "{TWO}[[mirror]]\nname = \"db\"\n\
-         legs = [\"d@a\", {{ disk = \"d@b\", write_mostly = true }}]\n"
-    );
-    let config = parse("f", &text).unwrap();
-    let mirror = &config.mirrors[0];
-    assert_eq!((mirror.name.as_str(), mirror.reserve), ("db", true));
-    let legs: Vec<_> = (mirror.legs.iter())
-        .map(|leg| (leg.name.to_string(), leg.write_mostly, leg.failfast))
-        .collect();
-    assert_eq!(
-        legs,
-        [
-            ("d@a".to_owned(), false, true),
-            ("d@b".to_owned(), true, true)
-        ]
-    );
-    let holds: Vec<_> = (config.sessions.iter().flat_map(|session| &session.devices))
-        .map(|device| device.hold_io_ms)
-        .collect();
-    assert_eq!(holds, [Some(0), Some(0), None]);
-    let attempts = |session: &Session| session.settings.get("max_reconnect_attempts").copied();
-    assert_eq!(
-        config.sessions.iter().map(attempts).collect::<Vec<_>>(),
-        [Some(-1); 2]
-    );
-    assert_eq!(parse("f", &to_toml(&config)), Ok(config));
-}
-
-#[test]
-fn mistakes_of_mirrors_are_told() {
-    for (mirror, part) in [
-        ("name = \"db\"", "mirror \"db\": legs: is missing"),
-        ("legs = [\"d@a\", \"d@b\"]", "mirror: name: is missing"),
-        (
-            "name = \"0\"\nlegs = [\"d@a\", \"d@b\"]",
-            "no name of a mirror",
-        ),
-        ("name = \"db\"\nlegs = [\"d@a\"]", "at least two legs"),
-        ("name = \"db\"\nlegs = [\"d@a\", \"d@a\"]", "given twice"),
-        ("name = \"db\"\nlegs = [\"d@a\", \"d\"]", "not DISK@SESSION"),
-        ("name = \"db\"\nlegs = [\"d@a\", 5]", "not a number"),
-        (
-            "name = \"db\"\nlegs = [\"d@a\", \"x@b\"]",
-            "has no device \"x\"",
-        ),
-        (
-            "name = \"db\"\nlegs = [\"d@a\", \"d@c\"]",
-            "no session of this file is called \"c\"",
-        ),
-        ("name = \"db\"\nlegs = [\"d@a\", {}]", "a leg needs a disk"),
-        (
-            "name = \"db\"\nreserve = 1\nlegs = [\"d@a\", \"d@b\"]",
-            "mirror \"db\": reserve: must be true or false",
-        ),
-        (
-            "name = \"db\"\nleg = []\nlegs = [\"d@a\", \"d@b\"]",
-            "mirror \"db\": leg: unknown key (did you mean legs?)",
-        ),
-        (
-            "name = \"x\"\nlegs = [\"d@a\", \"e@b\"]\n\
-             [[mirror]]\nname = \"y\"\nlegs = [\"d@a\", \"d@b\"]",
-            "is a leg of mirror \"x\" already",
-        ),
-        (
-            "name = \"x\"\nlegs = [\"d@a\", \"e@b\"]\n\
-             [[mirror]]\nname = \"x\"\nlegs = [\"d@b\", \"d@b\"]",
-            "mirror of this name already",
-        ),
-    ] {
-        let text = format!("{TWO}[[mirror]]\n{mirror}\n");
-        let error = parse("f", &text).unwrap_err().to_string();
-        assert!(error.contains(part), "{mirror}: {error}");
-    }
-    let held = TWO.replace("[\"d\"]", "[{ path = \"d\", hold_io_ms = 5 }]");
-    let text = format!("{held}[[mirror]]\nname = \"db\"\nlegs = [\"d@a\", \"d@b\"]\n");
-    let error = parse("f", &text).unwrap_err().to_string();
-    assert!(error.contains("leave hold_io_ms out"), "{error}");
-    let text = format!("{TWO}[mirror]\nname = \"db\"\n");
-    let error = parse("f", &text).unwrap_err().to_string();
-    assert!(error.contains("write [[mirror]], not [mirror]"), "{error}");
-}
-
 proptest! {
     #[test]
     fn what_is_written_is_read_as_the_same(
@@ -615,78 +530,4 @@ proptest! {
     ) {
         let _ = parse("f", &format!("{header}{key} = {value}\n"));
     }
-}
-
-const DOCUMENT: &str = include_str!("../../../../Documentation/configuration.md");
-
-#[test]
-fn the_examples_of_the_document_are_right() {
-    let mut count = 0;
-    for block in DOCUMENT.split("```toml\n").skip(1) {
-        let text = block.split("```").next().unwrap();
-        let config =
-            parse("configuration.md", text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
-        assert!(config.device_count() > 0);
-        count += 1;
-    }
-    assert!(count >= 2);
-}
-
-/// The cells of the row of a key.
-fn row(key: &str) -> Vec<&'static str> {
-    let head = format!("| `{key}` |");
-    let line = DOCUMENT.lines().find(|line| line.starts_with(&head));
-    let line = line.unwrap_or_else(|| panic!("{key} is not in configuration.md"));
-    line.split('|').map(str::trim).collect()
-}
-
-/// The keys of sessions, devices and mirrors.
-fn every_key() -> Vec<&'static str> {
-    let keys = keys::session().into_iter().chain(keys::DEVICE);
-    keys.chain(keys::MIRROR).collect()
-}
-
-#[test]
-fn the_document_has_every_key() {
-    for key in every_key() {
-        row(key);
-    }
-    for setting in Settings::ALL.into_iter().chain([IO_TIMEOUT]) {
-        let row = row(setting.name);
-        assert_eq!(row[4], range(&setting), "{}", setting.name);
-        let default = match setting.name {
-            "hold_io_ms" => DEFAULT_HOLD_MS.to_string(),
-            _ => format!("left as it is ({})", setting.default),
-        };
-        assert_eq!(row[5], default, "{}", setting.name);
-        assert_eq!(
-            row[3] == "ms",
-            setting.name.ends_with("_ms"),
-            "{}",
-            setting.name
-        );
-    }
-    let all = every_key();
-    for line in DOCUMENT.lines().filter_map(|line| line.strip_prefix("| `")) {
-        let key = line.split('`').next().unwrap();
-        assert!(all.contains(&key), "there is no key {key}");
-    }
-}
-
-/// The manual page has all keys, and its example is valid.
-#[test]
-fn the_manual_page_has_every_key() {
-    let page = include_str!("../../../../packaging/man/rnbd.toml.5");
-    for key in every_key() {
-        let is_named = page
-            .lines()
-            .any(|line| line.starts_with(".B") && line.split([' ', ',']).any(|word| word == key));
-        assert!(is_named, "{key} is not in rnbd.toml(5)");
-    }
-    let example = page
-        .split(".nf\n")
-        .nth(1)
-        .and_then(|rest| rest.split(".fi\n").next());
-    let config = parse("rnbd.toml.5", example.unwrap()).unwrap();
-    assert_eq!((config.device_count(), config.mirrors.len()), (5, 1));
 }
