@@ -9,7 +9,7 @@ from .arch import AMD64
 from .arch import Arch
 
 NAME = "rnbd-csi"
-# The selftests that use it: those whose names begin so.
+# The names of the selftests of the driver begin so.
 SUBJECTS = "csi"
 # With it the program dies where a test wants it to.
 FAILURE_POINTS = "failure-points"

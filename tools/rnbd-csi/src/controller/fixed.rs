@@ -89,7 +89,7 @@ pub(super) fn needed_capabilities(request: &ValidateVolumeCapabilitiesRequest) -
     }
 }
 
-/// What is asked for is confirmed as a whole, if `check` allows it, or not at all.
+/// Confirms all capabilities of the request if `check` allows all of them, and none otherwise.
 pub(super) fn answer(
     request: &ValidateVolumeCapabilitiesRequest,
     check: Check,

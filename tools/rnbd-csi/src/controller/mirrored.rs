@@ -317,10 +317,7 @@ impl Maker for Mirrored {
         request: &ControllerExpandVolumeRequest,
     ) -> Result<ControllerExpandVolumeResponse> {
         needed("volume_id", &request.volume_id)?;
-        if request.capacity_range.is_none() {
-            return Err(Status::invalid("capacity_range is missing"));
-        }
-        let range = range::parse(request.capacity_range.as_ref())?;
+        let range = range::of_growth(request)?;
         let (legs, _turn) = self.need(&request.volume_id)?;
         let wanted = CapacityRange {
             required_bytes: signed(legs::needed(range.required)),

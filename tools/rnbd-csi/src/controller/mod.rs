@@ -62,7 +62,7 @@ pub(crate) trait Maker {
     /// Deletes a volume, if it is there and not mapped.
     fn delete(&self, request: &DeleteVolumeRequest) -> Result<Empty>;
 
-    /// Makes a volume larger. What is large enough stays as it is.
+    /// Makes a volume larger. A volume that is large enough stays as it is.
     fn expand(
         &self,
         request: &ControllerExpandVolumeRequest,

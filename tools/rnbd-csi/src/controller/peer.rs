@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A storage server whose driver makes legs of mirrored volumes, and is called at its socket.
+//! A storage server of mirrored volumes. The controller calls the driver of that server at its
+//! socket, and that driver makes the legs.
 
 use std::path::PathBuf;
 
@@ -53,7 +54,7 @@ pub(super) struct Leg {
     pub(super) context: Context,
     /// Whether a node has it mapped.
     pub(super) is_mapped: bool,
-    /// What is wrong with it, in words; empty if nothing is.
+    /// The fault of the leg, in words; empty if the leg is well.
     pub(super) trouble: String,
 }
 
@@ -71,7 +72,7 @@ impl Peer {
         })
     }
 
-    /// The leg whose file or logical volume has that name, if it is there.
+    /// The leg in the file or logical volume `stored`; `None` if the server has no such leg.
     pub(super) fn find(&self, stored: &str) -> Result<Option<Leg>> {
         let request = ControllerGetVolumeRequest {
             volume_id: self.id(stored),

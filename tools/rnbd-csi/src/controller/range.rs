@@ -7,6 +7,7 @@ use crate::grpc::Code;
 use crate::grpc::Result;
 use crate::grpc::Status;
 use crate::messages::CapacityRange;
+use crate::messages::ControllerExpandVolumeRequest;
 use crate::messages::CreateVolumeRequest;
 use crate::store::name;
 
@@ -59,6 +60,14 @@ pub(super) fn of_new(request: &CreateVolumeRequest) -> Result<Range> {
         return Err(Status::invalid(why));
     }
     parse(request.capacity_range.as_ref())
+}
+
+/// The range of a volume that is to grow. `INVALID_ARGUMENT` if the request has none.
+pub(super) fn of_growth(request: &ControllerExpandVolumeRequest) -> Result<Range> {
+    match &request.capacity_range {
+        None => Err(Status::invalid("capacity_range is missing")),
+        range => parse(range.as_ref()),
+    }
 }
 
 impl Range {

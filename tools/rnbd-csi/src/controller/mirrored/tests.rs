@@ -25,7 +25,7 @@ struct Machines {
     mirrored: Mirrored,
 }
 
-/// A server's machine below `root`, whose driver listens.
+/// The folders of a storage server below `root`, and its driver, which listens.
 fn serve(root: &Path, name: &str, folder: &str) -> Peer {
     let root = root.join(name);
     let folder = root.join("srv").join(folder);
