@@ -65,7 +65,7 @@ struct State {
 /// The state of a session when a path asks the server for its first connection.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ConnectSnapshot {
-    /// Whether a path was up, or had requests that may go to this path.
+    /// Whether a path was up, or was not taken down yet, so that its requests may go to this path.
     up: bool,
     /// How many requests the session had given up, modulo 2^32.
     pub(crate) given_up: u32,
@@ -74,10 +74,10 @@ pub(crate) struct ConnectSnapshot {
 impl ConnectSnapshot {
     /// Whether the server may make a new session.
     ///
-    /// Not while another path is up, as far as this end knows, or has requests that may go to this
-    /// path: the server may have forgotten the session and the other path. A new session has
-    /// nothing open, the user would not be told of that, and the numbers of its devices would come
-    /// to mean other devices.
+    /// It may not while another path is up as far as this end knows, or is not taken down yet, so
+    /// that its requests may go to this path. The server may have forgotten the session and the
+    /// other path. Its new session would have nothing open, the user would not be told of that, and
+    /// the numbers of the user's devices would come to mean other devices.
     pub(crate) fn let_make_session(&self) -> bool {
         !self.up
     }
@@ -116,9 +116,9 @@ impl Availability {
     /// Counts a request that is about to be given up, and that the server may be at work on.
     /// Process context.
     ///
-    /// A path that asks from here on tells the server. A path that has asked before and is not up
-    /// yet will not come up. Paths that are up must carry no request any more before the request's
-    /// chunk is used again.
+    /// A path that asks for its first connection from here on tells the server. A path that has
+    /// asked before and is not up yet will not come up. The caller fails the paths that are up
+    /// before the request's tag, and so its chunk, is used again.
     pub(crate) fn giving_up(&self) {
         let mut state = self.state.lock();
         state.given_up = state.given_up.wrapping_add(1);

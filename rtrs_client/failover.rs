@@ -36,7 +36,7 @@ use crate::{
 const FAIL_OVER_PAUSE_MS: i64 = 10;
 
 impl Session {
-    /// Sends a request of a failed path on another path, or tells the user that there is none.
+    /// Sends a request of a failed path by another path, or gives it up if no path can carry it.
     /// Sleeps.
     ///
     /// A path that is up and short of memory is asked again until it takes the request, or is lost
@@ -76,8 +76,8 @@ impl Session {
 
     /// As [`Self::give_up`], with `error` as the reason.
     fn give_up_for(&self, request: Owned<'_, Request>, error: Error) {
-        // In this order: a path that came up before is failed, and a path that comes up later tells
-        // the server.
+        // In this order: each path that came up before the count has changed is failed, and a path
+        // that comes up later has told the server the new count. The tag is free last.
         self.availability.giving_up();
         self.fail_paths();
         let error = match self.tags.is_of_service(request.tag()) {
@@ -87,9 +87,9 @@ impl Session {
         self.tags.unanswered(request, error);
     }
 
-    /// Fails all paths before a request is given up that the server may be at work on: they carry
-    /// no other request when this returns, and are taken down in the background. The server only
-    /// learns of requests that were given up from a path that connects. Sleeps.
+    /// Fails all paths that are up, before a request is given up. The server may be at work on that
+    /// request, and learns that it was given up only from a path that connects. When this returns,
+    /// no task sends by these paths any more; they are taken down in the background. Sleeps.
     fn fail_paths(&self) {
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.load(&guard) else {
@@ -97,9 +97,9 @@ impl Session {
         };
         let mut any = false;
         for path in paths.iter().filter(|path| path.is_connected()) {
-            // Such a path cannot carry this request, since its limits are lower than the lost
-            // path's. Or it came up when the lost path had found no path to ask by, without a
-            // fence.
+            // Such a path did not get the request for one of two reasons. The path cannot carry it,
+            // since its limits are lower than those of the lost path. Or the path came up after the
+            // lost path had found no path to ask by, so there was no fence.
             any |= path.connection_failed();
         }
         drop(guard);

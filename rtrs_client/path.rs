@@ -113,7 +113,7 @@ pub(crate) trait PathOwner: Send + Sync {
     fn paths(&self) -> &RcuArc<KVec<Arc<Path>>>;
     /// Held while a path gets its name.
     fn naming(&self) -> &Mutex<()>;
-    /// Sends a request of a failed path on another path, or tells the user that there is none.
+    /// Sends a request of a failed path by another path, or gives it up if no path can carry it.
     /// Sleeps.
     fn fail_over<'a>(&'a self, failed: &Path, request: Owned<'a, Request>);
     /// Tells the user of a request that was in flight on a lost path and is sent on no other path.
@@ -138,7 +138,8 @@ pub(crate) struct Path {
     name: CString,
     file_name: SetOnce<CString>,
     state: Atomic<u32>,
-    /// The connections that requests may be sent on; only set while the path is connected.
+    /// The connections for requests. They are set just before the state is `connected`, and taken
+    /// out after that, so a task that sends also looks at the state: [`Self::connected`].
     connections: RcuArc<ConnectionSet<Path>>,
     #[pin]
     control: Mutex<Control>,
@@ -435,8 +436,8 @@ impl Path {
         set: Arc<ConnectionSet<Path>>,
         snapshot: &ConnectSnapshot,
     ) -> Result {
-        // The server has taken the path anew, so it is done with requests of before. No incarnation
-        // has number 0.
+        // The server has accepted the path again, so it is done with requests of before. No
+        // incarnation has number 0.
         let left_behind_in = self.left_behind_in.xchg(0, ordering::Full);
         self.session.tags.path_is_back(left_behind_in);
         self.heartbeat.reset();

@@ -31,7 +31,8 @@ pub(crate) struct Policy {
     turns: KVec<RoundRobin>,
 }
 
-/// The turn of the paths, for the requests of one connection.
+/// The turn of the paths, for the requests of one connection. Round-robin sends by the path whose
+/// turn it is; min-inflight begins its search there.
 ///
 /// Has a cache line of its own, as only the CPU whose requests the connection carries touches it.
 #[repr(align(64))]

@@ -9,20 +9,21 @@
 //! finished, and reuse the chunk while the user still takes the first copy's data from it. A write
 //! of the first copy could also reach the disk after a newer write to the same place.
 //!
-//! No first copy may begin when the chunk is free again: `path_end.rs` sees to that. C clients do
-//! not ask for the end of a path, so a late copy of theirs may be taken for a copy of the chunk's
-//! next request.
+//! When the chunk is free again, a first copy that is late must not begin: `path_end.rs` sees to
+//! that. C clients do not ask for the end of a path, so a late copy of theirs may be taken for a
+//! copy of the chunk's next request.
 //!
 //! The responses to all copies are sent when the last copy has finished. Until then the owner's
 //! response is withheld, since the server does not know which copy the client waits for: copies may
 //! be looked at in any order. The client cannot reuse the chunk before, so every read of the chunk
-//! finds the same request.
+//! finds the same request. Responses are withheld for clients that do not ask for the end of a
+//! path. If a client asks, no path of an earlier copy can carry a response any more.
 //!
 //! All requests for a chunk must therefore be copies of the same request. A client that has lost
-//! all paths gives its requests up, and then uses the chunks for other requests. Such a client gets
-//! a new session with other chunks; see [`ConnReq::given_up`](proto::rtrs::ConnReq::given_up). C
-//! clients do not tell whether they have given up requests; for them this danger is as with C
-//! servers.
+//! all paths, or has no path that can carry a request, gives requests up, and then uses their
+//! chunks for other requests. Such a client gets a new session with other chunks; see
+//! [`ConnReq::given_up`](proto::rtrs::ConnReq::given_up). C clients do not tell whether they have
+//! given up requests; for them this danger is as with C servers.
 
 use core::{
     mem,

@@ -215,7 +215,8 @@ fn check_given_up(session: &Session, request: &ConnReq, id: &NewId<'_>) -> Resul
             session.name(),
             Shown(id.peer_address())
         ),
-        // A later request of the client has overtaken this one, and has made the session.
+        // A later connection request of the client has overtaken this one, and has made the
+        // session.
         Ordering::Less => {}
     }
     Err(ECONNRESET)

@@ -3,10 +3,10 @@
 //! The end of a path, for which the client asks on another path.
 //!
 //! A client whose path fails sends its requests again by another path. From then on no request that
-//! came by the first path may *begin*, and none that had begun may end after the response to its
-//! copy. A request *begins* when it claims its chunk while the path is connected
-//! (`request::begin()`). So the client is told when the first path has ended: none of its requests
-//! begins any more, and its queue pairs are in error and drained; see
+//! came by the first path may *begin*. A request that had begun may not end after the client has
+//! the response to its copy. A request *begins* when it claims its chunk while the path is
+//! connected (`request::begin()`). So the client is told when the first path has ended: none of its
+//! requests begins any more, and its queue pairs are in error and drained; see
 //! [`Imm::PathEnd`](proto::rtrs::Imm::PathEnd).
 //!
 //! A request that had begun may go on, and be handed to the user later, so a request that hangs

@@ -137,8 +137,8 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
     if !io.path.is_connected() {
         // Rule 1 of failover: once `PATH_ENDED` was sent, no request of the path gets past here.
         // The chunk is claimed before this look, with a full barrier: either this look finds the
-        // path closing, or a copy by another path finds the chunk owned and waits. A path that is
-        // not connected yet has a client that does not wait to be told where to write.
+        // path closing, or a copy by another path finds the chunk owned and waits. If the path is
+        // not connected yet, its client has sent a request before it was told where to write.
         return close_and_release(io, chunk);
     }
     let usual = (chunk.offset as usize)
@@ -371,7 +371,8 @@ pub(crate) fn resume(io: Entered<PathIo>, chunk: ChunkBox) {
         return io.release(chunk);
     };
     if !io.path.is_connected() {
-        // The path carries no response any more. A copy by another path is carried out instead.
+        // The path carries no response any more, so there is no use in going on. If the client has
+        // sent a copy by another path, the copy gets the chunk now.
         return io.release(chunk);
     }
     let inline = chunk.header;

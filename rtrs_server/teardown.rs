@@ -109,6 +109,9 @@ impl Path {
     }
 
     /// Ends path `number`, and tells the client on this path when that is done. Sleeps.
+    ///
+    /// If no path has the number, the path has ended: a path is in the list until its operations
+    /// are over. This path is not meant, since the client sends by it.
     fn end_other(self: &Arc<Self>, number: u32) {
         let mut ended = true;
         self.owner().for_each_path(&mut |path| {

@@ -35,7 +35,8 @@ pub struct ConnReq {
     pub cid: u16,
     /// The connections of the path, at most [`MAX_CON_NUM`].
     pub cid_num: u16,
-    /// The number of times that this path was connected before.
+    /// The number of this attempt to connect the path, modulo 2^16; our client begins with 1. The
+    /// same for all connections of the attempt.
     pub recon_cnt: u16,
     /// The identifier of the path.
     pub sess_uuid: Uuid,
@@ -45,8 +46,8 @@ pub struct ConnReq {
     pub first_conn: bool,
     /// Extensions the client can use, a bit each; zero from a C client.
     pub features: u32,
-    /// The number of requests of the session that the client has given up without a response,
-    /// modulo 2^32; zero from a C client. See [`ConnReq::given_up_since`].
+    /// The number of requests of the session that the client has given up, modulo 2^32; zero from a
+    /// C client. See [`ConnReq::given_up_since`].
     pub given_up: u32,
 }
 

@@ -36,8 +36,8 @@ const HB_ACK: u32 = 9;
 /// of the path's connection requests.
 ///
 /// Two paths of a session have the same number with a chance of 1 in 2^28. Then the server ends
-/// both, and the client, which connects the other one again, may take the end of one for the end of
-/// the other.
+/// both, except the path that carries the question, and the client may take the end of one path for
+/// the end of the other.
 pub const fn path_number(sess_uuid: &Uuid, recon_cnt: u16) -> u32 {
     let [a, b, c, d, ..] = *sess_uuid;
     u32::from_le_bytes([a, b, c, d]).wrapping_add(recon_cnt as u32) & MAX_IMM_PAYL_MASK

@@ -45,7 +45,8 @@ const MAX_PATIENCE_MS: u32 = 32_000;
 /// The longest wait for a server that cannot be asked, in milliseconds.
 const DISCONNECTION_TIMEOUT_MS: u32 = 1000;
 
-/// Whether the server can still begin with requests that a lost path has left without a response.
+/// How the wait for the server has ended, before the requests of a lost path that have no response
+/// are sent again or given up.
 ///
 /// Such a request may still be on its way, or lie in the server's memory, when its path is lost. It
 /// must not be carried out after its copy that another path has carried. Nor may its data arrive in
@@ -81,10 +82,11 @@ enum Carriers {
 }
 
 impl Path {
-    /// Takes the connections away from the IO path, ends them, and sends the requests in flight on
-    /// another path or fails them.
+    /// Takes the connections away from the IO path, ends them, and sends the requests in flight by
+    /// another path or gives them up.
     ///
-    /// The state is not `connected`, so no other task sets the connections again.
+    /// The state is not `connected`, and the caller has locked `control`: no other task sets the
+    /// connections again.
     pub(super) fn take_down(self: &Arc<Self>, control: &mut Control) {
         DelayedWork::<Path, HEARTBEAT>::cancel_sync(self);
         let mut set = self.connections.replace(None);
@@ -116,8 +118,8 @@ impl Path {
     /// Waits until the server begins with none of this path's requests any more; see [`Fence`].
     ///
     /// Does not wait if no request is in flight. Abandoned requests do not count: they are not sent
-    /// again, and their tags and chunks are used for nothing else until the server has taken this
-    /// path anew, which it does only when their work is over.
+    /// again, and their tags and chunks are used for nothing else until the server has accepted
+    /// this path again, which it does only when their work is over.
     fn wait_for_server(&self, set: &ConnectionSet<Path>) -> Fence {
         let Some(requests) = set.incarnation.requests() else {
             return Fence::Passed;
@@ -228,7 +230,7 @@ impl Path {
         carriers
     }
 
-    /// Finishes all requests that the failed connections have left behind, or sends them again.
+    /// Ends each request that the failed connections still carried, sends it again, or gives it up.
     fn settle(&self, incarnation: &Incarnation<Path>, fence: Fence) {
         let Some(requests) = incarnation.requests() else {
             return;

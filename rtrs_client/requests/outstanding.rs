@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The requests that a failed path leaves behind.
+//! The requests that had not ended when their path failed.
 
 use kernel_ext::{
     prelude::*,
@@ -19,10 +19,11 @@ use super::{
     PathRequests, //
 };
 
-/// A request that a failed path leaves behind.
+/// A request that had not ended when its path failed.
 pub(crate) enum Outstanding<'a> {
-    /// The server has not responded. The request is sent again on another path, or given up if the
-    /// server could not be asked to end this path (`path/teardown.rs`).
+    /// The server has not responded. The request is sent again by another path. It is given up if
+    /// the server could not be asked to end this path (`path/teardown.rs`), or if no other path can
+    /// carry it (`failover.rs`).
     ToSendAgain(Owned<'a, Request>),
     /// The server has responded with this result, and the device still used the data.
     Answered(Owned<'a, Request>, Result),

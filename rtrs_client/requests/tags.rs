@@ -391,7 +391,7 @@ impl Tags {
     }
 
     /// Notes that a path is up again that was lost as `incarnation`. Its abandoned requests may end
-    /// now: a server takes a path anew only when it is done with the requests of before.
+    /// now: a server accepts a path again only when it is done with the requests of before.
     /// `incarnation` is 0 if there was none. Sleeps.
     pub(crate) fn path_is_back(&self, incarnation: u32) {
         if incarnation == 0 {
