@@ -23,8 +23,8 @@ impl Session {
         };
         let found = paths.iter().find_map(|path| {
             let set = path.connections(&guard)?;
-            let carrier = set.incarnation.requests()?.abandonable_on(number, moved)?;
-            Some(!path.is_polled(carrier & !FLAGS))
+            let cid_and_flags = set.incarnation.requests()?.abandonable_on(number, moved)?;
+            Some(!path.is_polled(cid_and_flags & !FLAGS))
         });
         found == Some(true)
     }
@@ -66,19 +66,25 @@ impl Session {
                 continue;
             };
             let requests = set.incarnation.requests();
-            let carrier = requests.and_then(|requests| requests.abandonable_on(number, moved));
-            let Some(carrier) = carrier else {
+            let cid_and_flags =
+                requests.and_then(|requests| requests.abandonable_on(number, moved));
+            let Some(cid_and_flags) = cid_and_flags else {
                 continue;
             };
-            let cid = carrier & !FLAGS;
+            let cid = cid_and_flags & !FLAGS;
             let Some((requests, connection)) = set.sender(usize::from(cid)) else {
                 continue;
             };
             if path.is_polled(cid) {
                 return false;
             }
-            let (is_abandoned, posted) =
-                requests.abandon(connection.queue_pair(), carrier, number, sink, committed);
+            let (is_abandoned, posted) = requests.abandon(
+                connection.queue_pair(),
+                cid_and_flags,
+                number,
+                sink,
+                committed,
+            );
             if posted == Posted::Broken {
                 path.submission_failed();
             }

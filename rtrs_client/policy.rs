@@ -28,7 +28,7 @@ use crate::path::Path;
 pub(crate) struct Policy {
     kind: Atomic<u32>,
     /// By connection.
-    turns: KVec<RoundRobin>,
+    turns: KVec<Turn>,
 }
 
 /// The turn of the paths, for the requests of one connection. Round-robin sends by the path whose
@@ -36,9 +36,9 @@ pub(crate) struct Policy {
 ///
 /// Has a cache line of its own, as only the CPU whose requests the connection carries touches it.
 #[repr(align(64))]
-struct RoundRobin(Atomic<u32>);
+struct Turn(Atomic<u32>);
 
-impl RoundRobin {
+impl Turn {
     /// The number of the next request. Two tasks that ask at the same time, because one of them was
     /// moved to another CPU, may get the same number.
     #[inline]
@@ -55,7 +55,7 @@ impl Policy {
         let mut turns = KVec::with_capacity(usize::from(num_connections), GFP_KERNEL)?;
         for connection in 0..num_connections {
             // The turns begin differently, so that CPUs that act in step use different paths.
-            turns.push(RoundRobin(Atomic::new(u32::from(connection))), GFP_KERNEL)?;
+            turns.push(Turn(Atomic::new(u32::from(connection))), GFP_KERNEL)?;
         }
         Ok(Self {
             kind: Atomic::new(PolicyKind::MinInflight as u32),
@@ -104,7 +104,7 @@ impl Policy {
         });
         choose(self.kind(), seen, || {
             let turn = self.turns.get(connection);
-            turn.map_or(0, RoundRobin::next)
+            turn.map_or(0, Turn::next)
         })
     }
 }

@@ -51,7 +51,7 @@ use request::{
     HEADER_BUFFER_SIZE, //
 };
 use tags::{
-    Incarnation,
+    IncarnationNumber,
     Phase,
     Tags,
     FLAGS,
@@ -75,8 +75,8 @@ pub(crate) struct PathRequests {
     pub(crate) layout: ChunkLayout,
     tags: Arc<Tags>,
     stats: Arc<Stats>,
-    /// The name of this object in the states of tags.
-    incarnation: Incarnation,
+    /// The number of these requests' incarnation in the states of tags.
+    incarnation: IncarnationNumber,
     /// By tag: one for each of the server's chunks that is used.
     chunks: KVVec<Chunk>,
     /// Nothing if there is no memory for it. Then all reads are registered, and writes are sent
@@ -241,10 +241,10 @@ impl PathRequests {
 
     /// Connection `cid` with the [`FLAGS`] of request `number`, which that connection carries: the
     /// form in which the state of the tag names it.
-    fn carrier(&self, number: u32, cid: u16) -> u16 {
+    fn cid_and_flags(&self, number: u32, cid: u16) -> u16 {
         let state = self.tags.get(number).map_or(FREE, |cell| cell.state());
         match self.incarnation.phase_of(state) {
-            Some(_) => cid | (Incarnation::connection_of(state) & FLAGS),
+            Some(_) => cid | (IncarnationNumber::connection_of(state) & FLAGS),
             None => cid,
         }
     }

@@ -33,7 +33,7 @@ use super::{
     response::Mismatch,
     submit::Posted,
     tags::{
-        Incarnation,
+        IncarnationNumber,
         Phase,
         FLAGS,
         MOVED, //
@@ -52,7 +52,7 @@ impl PathRequests {
         let state = self.tags.get(number)?.state();
         let can_be = [Phase::Sent, Phase::DirectWritten, Phase::Registered];
         let phase = self.incarnation.phase_of(state)?;
-        let connection = Incarnation::connection_of(state);
+        let connection = IncarnationNumber::connection_of(state);
         // A request on the service connection gets no note when it is sent again.
         let may_be = connection & !FLAGS != SERVICE_CID;
         let is_same = may_be && (connection & MOVED != 0) == moved;
@@ -60,18 +60,18 @@ impl PathRequests {
     }
 
     /// Abandons request `number`, if [it can be](Self::abandonable_on), and returns whether it
-    /// could. `carrier` is the connection of `queue_pair` with the request's `FLAGS`. `committed`
+    /// could. `cid_and_flags` is the connection of `queue_pair` with the request's `FLAGS`. `committed`
     /// is called if the request is abandoned, before the server's response can be noticed. Any
     /// context; the path must not be taken down meanwhile.
     pub(crate) fn abandon<H: Handler>(
         &self,
         queue_pair: &QueuePairRef<H>,
-        carrier: u16,
+        cid_and_flags: u16,
         number: u32,
         sink: PageBuffer,
         committed: impl FnOnce(),
     ) -> (bool, Posted) {
-        let state = |phase| self.incarnation.state(carrier, phase);
+        let state = |phase| self.incarnation.state(cid_and_flags, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
             return (false, Posted::All);
@@ -134,8 +134,8 @@ impl PathRequests {
             return Ok(());
         }
         // Read only now: the party that abandoned the request may just have put it back.
-        let carrier = self.carrier(number, cid);
-        let state = |phase| self.incarnation.state(carrier, phase);
+        let cid_and_flags = self.cid_and_flags(number, cid);
+        let state = |phase| self.incarnation.state(cid_and_flags, phase);
         if let Some(request) = cell.take(state(Phase::Abandoned)) {
             self.close_request(chunk, request);
             return Ok(());
@@ -145,7 +145,7 @@ impl PathRequests {
         }
         if cell.change(state(Phase::Sunk), state(Phase::Closing)) {
             if invalidated && queue_pair.peer_ended(&chunk.region) {
-                self.close(chunk, carrier, number);
+                self.close(chunk, cid_and_flags, number);
                 return Ok(());
             }
             let posted = self.post_invalidation(queue_pair, number);
@@ -168,14 +168,14 @@ impl PathRequests {
         cid: u16,
         number: u32,
     ) -> Result<(), Mismatch> {
-        let carrier = self.carrier(number, cid);
-        let state = |phase| self.incarnation.state(carrier, phase);
+        let cid_and_flags = self.cid_and_flags(number, cid);
+        let state = |phase| self.incarnation.state(cid_and_flags, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
             return Ok(());
         };
         let Some(mut request) = cell.take_notable(state(Phase::Revoking)) else {
-            self.close(chunk, carrier, number);
+            self.close(chunk, cid_and_flags, number);
             return Ok(());
         };
         self.release(chunk, &mut request);
@@ -242,9 +242,9 @@ impl PathRequests {
         Ok(true)
     }
 
-    /// Ends request `number`, if it is in [`Phase::Closing`] on connection `carrier`.
-    fn close(&self, chunk: &Chunk, carrier: u16, number: u32) {
-        let state = self.incarnation.state(carrier, Phase::Closing);
+    /// Ends request `number`, if it is in [`Phase::Closing`] on connection `cid_and_flags`.
+    fn close(&self, chunk: &Chunk, cid_and_flags: u16, number: u32) {
+        let state = self.incarnation.state(cid_and_flags, Phase::Closing);
         if let Some(request) = self.tags.get(number).and_then(|cell| cell.take(state)) {
             self.close_request(chunk, request);
         }

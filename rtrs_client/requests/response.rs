@@ -85,13 +85,13 @@ impl PathRequests {
         result: Result,
         invalidated: bool,
     ) -> Result<(), Mismatch> {
-        let carrier = self.carrier(number, cid);
-        let state = |phase| self.incarnation.state(carrier, phase);
+        let cid_and_flags = self.cid_and_flags(number, cid);
+        let state = |phase| self.incarnation.state(cid_and_flags, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
             return Err(Mismatch::Unknown);
         };
-        if carrier != cid {
+        if cid_and_flags != cid {
             if let Some(request) = cell.take(state(Phase::Sent)) {
                 self.finish_sent(request, result);
                 return Ok(());
@@ -148,8 +148,8 @@ impl PathRequests {
         cid: u16,
         number: u32,
     ) -> Result<(), Mismatch> {
-        let carrier = self.carrier(number, cid);
-        let state = |phase| self.incarnation.state(carrier, phase);
+        let cid_and_flags = self.cid_and_flags(number, cid);
+        let state = |phase| self.incarnation.state(cid_and_flags, phase);
         let (Some(cell), Some(chunk)) = (self.tags.get(number), self.chunks.get(number as usize))
         else {
             return Ok(());

@@ -354,8 +354,8 @@ impl PathRequests {
         number: u32,
     ) -> Posted {
         let queue_pair = connection.queue_pair();
-        let carrier = self.carrier(number, connection.cid());
-        let state = |phase| self.incarnation.state(carrier, phase);
+        let cid_and_flags = self.cid_and_flags(number, connection.cid());
+        let state = |phase| self.incarnation.state(cid_and_flags, phase);
         let Some(cell) = self.tags.get(number) else {
             return Posted::All;
         };
@@ -407,8 +407,8 @@ impl PathRequests {
         };
         let mut posted = Posted::All;
         for number in numbers.iter().skip(first) {
-            let carrier = self.carrier(*number, cid);
-            let sent = self.incarnation.state(carrier, Phase::Sent);
+            let cid_and_flags = self.cid_and_flags(*number, cid);
+            let sent = self.incarnation.state(cid_and_flags, Phase::Sent);
             match tags.get(*number).and_then(|cell| cell.take(sent)) {
                 Some(mut request) => {
                     self.left(&mut request);

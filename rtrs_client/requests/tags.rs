@@ -186,7 +186,7 @@ impl Phase {
     }
 }
 
-/// One incarnation of a path's connections, as the states of tags name it.
+/// The number of an [`Incarnation`](crate::incarnation::Incarnation) in the states of tags.
 ///
 /// A state has the number of the incarnation in its upper half, then the connection, then the
 /// phase.
@@ -194,14 +194,14 @@ impl Phase {
 /// # Invariants
 ///
 /// The number is not 0. No other incarnation of the session that still exists has the same number.
-/// No incarnation has the number of [`Self::NONE`].
+/// No incarnation has the number [`Self::NONE`].
 #[derive(Clone, Copy)]
-pub(crate) struct Incarnation(u32);
+pub(crate) struct IncarnationNumber(u32);
 
 const INCARNATION_SHIFT: u32 = 32;
 const CONNECTION_SHIFT: u32 = 8;
 
-impl Incarnation {
+impl IncarnationNumber {
     /// No incarnation. The states of requests whose own path is back name it.
     const NONE: Self = Self(u32::MAX);
 
@@ -289,14 +289,14 @@ impl Tags {
     }
 
     /// Gives a new incarnation of a path's connections its number.
-    pub(crate) fn new_incarnation(&self) -> Incarnation {
+    pub(crate) fn new_incarnation(&self) -> IncarnationNumber {
         loop {
             // INVARIANT: When the numbers begin again, incarnations with the first numbers are long
             // gone. Each incarnation takes an establishment of at least a millisecond, so all
             // numbers last 49 days.
             let number = self.incarnations.fetch_add(1, ordering::Relaxed);
             if number != 0 && number != u32::MAX {
-                return Incarnation(number);
+                return IncarnationNumber(number);
             }
         }
     }
@@ -402,7 +402,7 @@ impl Tags {
         let mut lost_paths = self.lost_paths.lock();
         let path = lost_paths.back(incarnation);
         for (cell, resent) in self.iter().zip(self.resent.as_ref().into_iter().flatten()) {
-            self.path_of_tag_is_back(Incarnation(incarnation), path, cell, resent);
+            self.path_of_tag_is_back(IncarnationNumber(incarnation), path, cell, resent);
         }
     }
 
@@ -410,17 +410,17 @@ impl Tags {
     /// last is back, and all paths that had it before. Called with the lock held.
     fn path_of_tag_is_back(
         &self,
-        lost: Incarnation,
+        lost: IncarnationNumber,
         path: Option<LostPath>,
         cell: &StateCell<Request>,
         resent: &Atomic<u64>,
     ) {
         let state = cell.state();
         if lost.phase_of(state) == Some(Phase::LeftBehind) {
-            let connection = Incarnation::connection_of(state);
+            let connection = IncarnationNumber::connection_of(state);
             cell.change(
                 state,
-                Incarnation::NONE.state(connection, Phase::LeftBehind),
+                IncarnationNumber::NONE.state(connection, Phase::LeftBehind),
             );
         }
         let known = resent.load(ordering::Relaxed);
@@ -432,7 +432,7 @@ impl Tags {
             let _ = resent.cmpxchg(known, left, ordering::Full);
         }
         let state = cell.state();
-        let is_left = Incarnation::NONE.phase_of(state) == Some(Phase::LeftBehind);
+        let is_left = IncarnationNumber::NONE.phase_of(state) == Some(Phase::LeftBehind);
         if is_left && left == ResentFrom::NOTHING.to_u64() {
             if let Some(request) = cell.take(state) {
                 self.abandoned_ended(request);
