@@ -100,8 +100,8 @@ def build(to: str | None = None, lintian: bool = False, crate: bool = True, buil
     inside_source, inside_folder = str(paths.CHECKOUT), str(paths.CHECKOUT.parent)
     log = steps.log_path("deb")
     log.write_text("")
-    # The program is taken from the folder that other checkouts build in too.
-    with cache.lock("rnbdctl"):
+    # The packages of all checkouts are compiled in the same folder, which no other build uses.
+    with cache.lock("deb"):
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("rnbd*.deb"), *folder.glob("rnbd*.changes"), *folder.glob("rnbd*.buildinfo")]:
             if old.stem.endswith((f"_{built_for.name}", "_all") if built_for is AMD64 else f"_{built_for.name}"):

@@ -43,8 +43,8 @@ def built(name: str, target: Path, machine: Arch = AMD64, features: tuple[str, .
     root = debian.buildroot(machine).path / "root"
 
     def compile_program() -> None:
-        # Other checkouts build into the same folder.
-        with cache.lock(NAME):
+        # Other checkouts build into the same folder; each architecture has its own.
+        with cache.lock(f"{NAME}-{machine.name}"):
             build.inside(argv, root=root, env=env)
             target.parent.mkdir(parents=True, exist_ok=True)
             partial = target.with_name(f"{target.name}.partial")
