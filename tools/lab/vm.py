@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Test machines by topology: one for both roles, two on a cable, or three.
+"""Test machines by topology: one for both roles, two on a cable, three, or five.
 
 ``one``: a machine that is client and server at once, soft-RoCE on a dummy
 interface. ``two``: a client and a server machine, virtio-net joined by a
-socket. ``three``: a client and two servers, each with a cable of its own to
-the client. Machines boot the cached image with all writes thrown away.
+socket. ``three`` and ``five``: a client and two or four servers, each with a
+cable of its own to the client. Machines boot the cached image with all writes
+thrown away.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ from .vm_machine import stage_share
 from .vm_node import CommandFailed
 from .vm_node import Node
 
-# By number of the link; the machines are host 1, 2, and 3 of each.
+# By number of the link; the machines are host 1, 2 and so on of each.
 SUBNET = "10.77.{link}.{host}"
 SUBNET6 = "fd77:0:0:{link}::{host}"
 # An Ethernet MTU of 4500 gives the RDMA MTU 4096: a 4 KiB payload is one packet.
 DEFAULT_MTU = 4500
-MACHINES = {"one": ["one"], "two": ["client", "server"], "three": ["client", "server", "server2"]}
+MACHINES = {"one": ["one"], "two": ["client", "server"], "three": ["client", "server", "server2"],
+            "five": ["client", "server", "server2", "server3", "server4"]}
 SLOW = {"stock": 1.0, "debug": 8.0}
 
 
@@ -118,9 +120,9 @@ class Lab:
                 module_set=self.options.module_sets.get(name, "ours")))
 
     def links_of(self, index: int) -> list[int]:
-        """The numbers of a machine's links: with three machines each server has the client's one to it."""
+        """The numbers of a machine's links: each of several servers has one, the client's link to it."""
         links = range(self.options.links)
-        return [links[index - 1]] if self.topology == "three" and index > 0 else list(links)
+        return [links[index - 1]] if len(MACHINES[self.topology]) > 2 and index > 0 else list(links)
 
     @property
     def client(self) -> Node:
@@ -129,7 +131,7 @@ class Lab:
 
     @property
     def server(self) -> Node:
-        """The machine that exports them; in topology ``one`` the same, in ``three`` the first of both."""
+        """The machine that exports them; in topology ``one`` the same, of several the first."""
         return self.nodes[min(1, len(self.nodes) - 1)]
 
     def start(self, timeout: float = 60.0) -> None:
