@@ -3,13 +3,14 @@
 
 The machine is a tree of made-up files, so that `list` and `why` look the same each time, and a change of the program
 shows as a change of a picture. A client has three disks of a server over two paths, and reads and writes; for
-`rnbdctl why` one of the paths is down.
+`rnbdctl why` one of the paths is down. `latency` has counted for two seconds on both ends.
 """
 
 from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -19,12 +20,13 @@ from . import build
 from . import paths
 from . import rnbdctl
 from . import run
+from . import screens_latency
 from . import terminal_run
 from . import terminal_svg
 from .terminal import Screen
 
 FOLDER = paths.CHECKOUT / "Documentation/screens"
-NAMES = ("top", "list", "why")
+NAMES = ("top", "list", "latency", "why")
 SIZES = ((80, 24), (200, 50))
 SESSION = "web1-3fa2c1-storage"
 SERVER_PATHS = (("192.0.2.20", "192.0.2.10"), ("198.51.100.20", "198.51.100.10"))
@@ -154,15 +156,37 @@ def path_folder(number: int) -> str:
     return f"sys/class/rtrs-client/{SESSION}/paths/ip:{source}@ip:{destination}"
 
 
-def screen(program: Path, root: Path, name: str, size: tuple[int, int]) -> Screen:
-    """What a subcommand shows in a terminal; what fills the screen has no prompt above it."""
-    fills = name == "top"
-    # The program is made for the build root's libraries.
-    argv = run.chroot_command(paths.build_root(), [str(program), "--root", str(root), name], [build.checkout_bind()],
+def inside(program: Path, root: Path, words: Sequence[str]) -> list[str]:
+    """The command line of a subcommand, which is made for the build root's libraries."""
+    return run.chroot_command(paths.build_root(), [str(program), "--root", str(root), *words], [build.checkout_bind()],
                               env={"TERM": "xterm-256color"})
-    text = terminal_run.output(argv, *size, WATCHED if fills else LONGEST, "q" if fills else "")
+
+
+def screen(program: Path, root: Path, words: Sequence[str], size: tuple[int, int], typed: str = "") -> Screen:
+    """What a subcommand shows in a terminal; what fills the screen has no prompt above it."""
+    fills = words[0] == "top"
+    text = terminal_run.output(inside(program, root, words), *size, WATCHED if fills else LONGEST, "q" if fills else "")
     shown = Screen(*size)
-    shown.feed(text if fills else f"\x1b[1m$ rnbdctl {name}\x1b[0m\r\n{text}")
+    shown.feed(text if fills else f"\x1b[1m$ rnbdctl {typed or ' '.join(words)}\x1b[0m\r\n{text}")
+    return shown
+
+
+def latency(program: Path, root: Path, size: tuple[int, int]) -> Screen:
+    """The screen of `rnbdctl latency` with the times of the server, which its own run has measured before."""
+    seconds = ["--seconds", str(screens_latency.SECONDS)]
+    document = root.with_name("server.json")
+    if not document.exists():
+        server = root.with_name("server")
+        counting = screens_latency.Counting(screens_latency.server_tree(server, SESSION), screens_latency.SERVER)
+        argv = inside(program, server, ["latency", *seconds, "-o", "json"])
+        done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
+        counting.close()
+        document.write_text(screens_latency.check_document(done.stdout))
+    disk = f"rnbd{screens_latency.NUMBER}"
+    counting = screens_latency.Counting(root / f"sys/block/{disk}/rnbd/latency", screens_latency.CLIENT)
+    words = ["latency", disk, *seconds, "--server-json"]
+    shown = screen(program, root, [*words, str(document)], size, " ".join([*words, document.name]))
+    counting.close()
     return shown
 
 
@@ -178,7 +202,8 @@ def take(program: Path, folder: Path, names: Sequence[str] = NAMES) -> None:
             if name == "why":
                 machine.lose_a_path()
             for size in SIZES:
-                shown = screen(program, machine.root, name, size)
+                shown = (latency(program, machine.root, size) if name == "latency" else
+                         screen(program, machine.root, [name], size))
                 title = f"rnbdctl {name} in a terminal of {size[0]} columns and {size[1]} rows"
                 file = folder / f"{name}-{size[0]}x{size[1]}.svg"
                 file.write_text(terminal_svg.picture(shown, title))

@@ -173,7 +173,12 @@ fn row(device: &DeviceLatency, kind: &str, stage: &str, rest: [Cell; 7]) -> Vec<
     row
 }
 
-fn stage_row(device: &DeviceLatency, kind: &KindLatency, stage: &StageLatency) -> Vec<Cell> {
+fn stage_row(
+    device: &DeviceLatency,
+    kind: &KindLatency,
+    name: &str,
+    stage: &StageLatency,
+) -> Vec<Cell> {
     let rest = [
         Cell::new(stage.requests),
         time(stage.mean_ns),
@@ -183,7 +188,12 @@ fn stage_row(device: &DeviceLatency, kind: &KindLatency, stage: &StageLatency) -
         time(stage.p999_ns),
         time(stage.max_ns),
     ];
-    row(device, &kind.kind, &stage.stage, rest)
+    row(device, &kind.kind, name, rest)
+}
+
+/// A part of the stage before it, in a table: the parts of `remote` are indented.
+fn part(stage: &str) -> String {
+    format!("  {stage}")
 }
 
 /// The network's part. Only its mean is known.
@@ -199,7 +209,7 @@ fn network_row(device: &DeviceLatency, kind: &KindLatency) -> Option<Vec<Cell>> 
         none(),
         none(),
     ];
-    Some(row(device, &kind.kind, "network", rest))
+    Some(row(device, &kind.kind, &part("network"), rest))
 }
 
 impl Measured {
@@ -221,12 +231,13 @@ impl Measured {
         let there = there.and_then(|there| there.kinds.iter().find(|of| of.kind == kind.kind));
         let mut rows = Vec::new();
         for stage in &kind.stages {
-            rows.push(stage_row(device, kind, stage));
+            rows.push(stage_row(device, kind, &stage.stage, stage));
             if stage.stage == "remote" {
                 rows.extend(network_row(device, kind));
                 let parts = there.into_iter().flat_map(|there| &there.stages);
                 let parts = parts.filter(|part| part.stage != "whole");
-                rows.extend(parts.map(|part| stage_row(device, kind, part)));
+                let parts = parts.map(|of| stage_row(device, kind, &part(&of.stage), of));
+                rows.extend(parts);
             }
         }
         rows

@@ -40,6 +40,15 @@ fn compare(old: Option<&View>, new: &View, events: &mut Vec<Event>) {
             ..of_mirror(new)
         });
     }
+    let (from, to) = (old.and_then(copied), copied(new));
+    if to.is_some() && from != to {
+        events.push(Event {
+            event: What::MirrorProgress,
+            from: from.map(|percent| percent.to_string()),
+            to: to.map(|percent| percent.to_string()),
+            ..of_mirror(new)
+        });
+    }
     let legs = new.record.legs.iter().zip(&new.legs).zip(states);
     for ((record, leg), state) in legs {
         let place = old.and_then(|old| {
@@ -60,6 +69,16 @@ fn compare(old: Option<&View>, new: &View, events: &mut Vec<Event>) {
             ..of_mirror(new)
         });
     }
+}
+
+/// How much of the data that md is copying is copied, in percent, rounded down to a multiple of ten;
+/// `None` if md copies nothing.
+fn copied(view: &View) -> Option<u64> {
+    let (done, total) = view.array.as_ref()?.progress?;
+    let tenths = u128::from(done)
+        .checked_mul(10)?
+        .checked_div(total.into())?;
+    u64::try_from(tenths).ok()?.checked_mul(10)
 }
 
 fn of_mirror(view: &View) -> Event {

@@ -38,10 +38,10 @@ pub struct Event {
     /// The path, for an event of a path: `SOURCE@DESTINATION`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// The old state, or the old size in bytes.
+    /// The old state, the old size in bytes, or the percentage that was copied before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The new state, or the new size in bytes.
+    /// The new state, the new size in bytes, or the percentage that is copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
 }
@@ -74,6 +74,8 @@ pub enum What {
     /// A mirror changed its state (whole, recovering, degraded, broken, stopped), or was made or
     /// removed.
     MirrorState,
+    /// md has copied another tenth of the data that it copies in a mirror.
+    MirrorProgress,
     /// A leg of a mirror changed its state.
     MirrorLeg,
 }

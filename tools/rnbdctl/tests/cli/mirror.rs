@@ -244,6 +244,11 @@ fn events_and_metrics_tell_of_mirrors() {
         (&"db".into(), &"recovering".into())
     );
     assert_eq!(mirror.get("session"), None);
+    let progress = find("mirror-progress").next().unwrap();
+    assert_eq!(
+        (progress.get("from"), &progress["to"]),
+        (None, &"10".into())
+    );
     assert_eq!(find("mirror-leg").count(), 2, "{said}");
     let file = fake.path("metrics").display().to_string();
     fake.ok(&["exporter", "--textfile", &file]);
