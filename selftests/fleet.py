@@ -99,7 +99,7 @@ def test_server_that_hangs(t: Test) -> None:
 
 @case(module_sets=OURS, kernels=STOCK, timeout=3600, quick=())
 def test_rolling_reboot(t: Test) -> None:
-    """All servers lose their power, one after another, under verified IO on mirrors: each mirror is whole in the end."""
+    """All servers lose their power in turn, under verified IO on mirrors: each mirror is whole in the end."""
     fleet = Fleet(t, 4)
     some = ring(4, len(fleet.servers))
     fleet.configure(range(len(fleet.servers)), some)

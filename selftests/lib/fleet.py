@@ -81,8 +81,8 @@ class Fleet:
         sectors = SLICE_MIB * 2048
         node.run("set -e; modprobe dm_mod\n"
                  f"for n in $(seq 0 {self.count - 1}); do\n"
-                 f"dmsetup create --noudevsync slice$n --table \"0 {sectors} linear {disks.PLAIN} $((n * {sectors}))\"\n"
-                 "done; dmsetup mknodes", timeout=120)
+                 f"t=\"0 {sectors} linear {disks.PLAIN} $((n * {sectors}))\"\n"
+                 "dmsetup create --noudevsync slice$n --table \"$t\"; done; dmsetup mknodes", timeout=120)
         node.modules_load("rnbd_server", rtrs_server=f"{mirrors.FAST} sess_queue_depth={QUEUE_DEPTH}", rnbd_server="")
         cable.have(node, [0], f"delay {DELAYS_MS[number]}ms")
 

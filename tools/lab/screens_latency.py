@@ -33,8 +33,8 @@ def bucket(ns: int) -> int:
 
 def times(requests: int, shortest: int, longest: int) -> list[int]:
     """Times in ns: most of them short, few of them long."""
-    steps = (number / (requests - 1) for number in range(requests))
-    return [round((shortest + 0.4 * shortest * step + (longest - 1.4 * shortest) * step ** 300) * 1000) for step in steps]
+    steps = [number / (requests - 1) for number in range(requests)]
+    return [round((shortest * (1 + 0.4 * step) + (longest - 1.4 * shortest) * step ** 300) * 1000) for step in steps]
 
 
 def histogram(found: Sequence[int]) -> str:

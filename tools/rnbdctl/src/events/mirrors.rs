@@ -71,8 +71,8 @@ fn compare(old: Option<&View>, new: &View, events: &mut Vec<Event>) {
     }
 }
 
-/// How much of the data that md is copying is copied, in percent, rounded down to a multiple of ten;
-/// `None` if md copies nothing.
+/// The percentage of the data to copy that md has copied, rounded down to a multiple of ten; `None`
+/// if md copies nothing.
 fn copied(view: &View) -> Option<u64> {
     let (done, total) = view.array.as_ref()?.progress?;
     let tenths = u128::from(done)
