@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
 
+from . import host_clock
 from .arch import AMD64
 from .arch import Arch
 from .vm_channel import Channel
@@ -24,6 +25,11 @@ from .vm_qmp import QmpError
 AGENT_PORT = "lab.agent"
 KERNEL_ARGS = ("panic=-1", "loglevel=5", "mitigations=off", "nokaslr", "apparmor=0", "audit=0",
                "random.trust_cpu=on", "raid=noautodetect", "printk.time=1", "log_buf_len=4M")
+
+# A boot takes some ten seconds of a processor. On a busy host a machine that got less than twice that has more time, up
+# to this many times as much.
+BOOT_PROCESSOR_SECONDS = 20.0
+BUSY_HOST = 4.0
 
 # What a kernel says that waits for ever for a timer that the emulator has lost.
 NO_TIMER = "kthread timer wakeup didn't happen"
@@ -127,6 +133,8 @@ class Machine:
                 args += ["-plugin", str(spec.yield_plugin)]
         args += ["-kernel", str(spec.kernel)]
         kernel_args = [f"console={spec.arch.console}", *KERNEL_ARGS, *spec.arch.kernel_args, *spec.kernel_args]
+        if spec.arch is AMD64 and spec.accel != "kvm" and not spec.icount and host_clock.tsc_khz():
+            kernel_args.append(f"tsc_early_khz={host_clock.tsc_khz()}")
         if spec.initrd:
             args += ["-initrd", str(spec.initrd)]
         else:
@@ -216,10 +224,16 @@ class Machine:
         return "\n".join(text.splitlines()[-10:])
 
     def wait_ready(self, timeout: float) -> None:
-        """Wait until the guest's agent has said hello; not if its clock has been lost."""
-        started = time.monotonic()
+        """Wait until the guest's agent has said hello; not if its clock has been lost. The time is in seconds."""
+        started, worked = time.monotonic(), self.processor_seconds()
         hello = None
-        while hello is None and time.monotonic() - started < timeout:
+
+        def is_over() -> bool:
+            waited = time.monotonic() - started
+            has_run = self.processor_seconds() - worked >= BOOT_PROCESSOR_SECONDS * timeout / 60.0
+            return waited >= timeout * (1.0 if has_run or not self.alive() else BUSY_HOST)
+
+        while hello is None and not is_over():
             try:
                 hello = self.channel.hello.get(timeout=min(5.0, timeout))
             except queue.Empty:
