@@ -15,22 +15,28 @@ import platform as host_platform
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from . import bench_files
 from . import bench_groups
 from . import bench_hidden
+from . import bench_image
 from . import bench_mixed
 from . import bench_report
 from . import c_users
 from . import paths
+from . import setup
+from . import steps
 from . import vm_plugin
 from .bench_report import Measured
 from .bench_systems import Configuration
 from .bench_systems import Job
 from .bench_systems import MIXED
+from .bench_systems import needs_own_image
 from .bench_systems import ON_REQUEST
 from .bench_systems import OTHERS
 from .bench_systems import prepare
@@ -97,6 +103,15 @@ def jobs(quick: bool, ios: int) -> list[Job]:
     return found
 
 
+def default_systems(quick: bool, everybody: bool) -> list[str]:
+    """What is measured if the command line names no systems."""
+    if everybody:
+        left_out = ON_REQUEST
+    else:
+        left_out = (*ON_REQUEST, *OTHERS, *(("nvme",) if quick else ()))
+    return [name for name in SYSTEMS if name not in left_out]
+
+
 def configurations(options: argparse.Namespace) -> list[Configuration]:
     """The machines to boot."""
     is_small = options.quick or options.everybody
@@ -138,9 +153,13 @@ def run_job(node: Node, job: Job, ready: Ready, executed: Instructions,
 
 
 def measure(configuration: Configuration, names: list[str], work: list[Job],
-            modules: dict[str, Path], out: Path) -> list[Measured]:
-    """Boot a machine and measure all systems in it, one after the other."""
-    lab = Lab(platform("stock", modules), "one",
+            modules: dict[str, Path], out: Path,
+            keep: Callable[[list[Measured]], object] = lambda _found: None) -> list[Measured]:
+    """Boot a machine and measure all systems in it, one after the other; `keep` gets what was found after each."""
+    made_of = platform("stock", modules)
+    if needs_own_image(names):
+        made_of = bench_image.of(made_of)
+    lab = Lab(made_of, "one",
               Options(cpus=configuration.cpus, mtu=ETHERNET[configuration.rdma_mtu], icount=True,
                       # khugepaged copies megabytes in the middle of some job or other.
                       kernel_args=["transparent_hugepage=never"], plugin=vm_plugin.compiled("vm_count")))
@@ -166,6 +185,7 @@ def measure(configuration: Configuration, names: list[str], work: list[Job],
                                                            ready.memory_kib, spent))
                         bench_report.write_profile(out, found[-1], spent)
             print(f"  {configuration}: {name} ({time.monotonic() - started:.0f} s)", flush=True)
+            keep(found)
     except (MachineDied, TimeoutError):
         print(lab.last_words(40), file=sys.stderr)
         raise
@@ -185,6 +205,20 @@ def write(out: Path, found: list[Measured]) -> str:
     (out / "bench.txt").write_text(text)
     (out / "bench.svg").write_text(bench_report.chart(found))
     return text
+
+
+def measure_all(options: argparse.Namespace, names: list[str], work: list[Job],
+                modules: dict[str, Path]) -> list[Measured]:
+    """Measure in each machine. A run takes long: what is there is kept if it is ended."""
+    found: list[Measured] = []
+    for configuration in configurations(options):
+        found += measure(configuration, names, work, modules, options.out,
+                         keep=partial(_keep, options.out, list(found)))
+    return found
+
+
+def _keep(out: Path, before: list[Measured], here: list[Measured]) -> None:
+    write(out, before + here)
 
 
 def main_mixed(options: argparse.Namespace, modules: dict[str, Path]) -> int:
@@ -260,21 +294,17 @@ def main(options: argparse.Namespace) -> int:
         return main_groups(options, modules)
     if options.hidden:
         return main_hidden(options, modules)
-    left_out = ON_REQUEST if options.everybody else (*ON_REQUEST, *OTHERS)
-    names = options.systems or [name for name in SYSTEMS if name not in left_out
-                                and (not options.quick or name != "nvme")]
+    names = options.systems or default_systems(options.quick, options.everybody)
     if options.before_dir and "before" not in names:
         names.append("before")
     if any(SYSTEMS[name].modules == c_users.MODULES for name in names if name in SYSTEMS):
         modules[c_users.MODULES] = c_users.folder("stock", modules["ours"])
+    if needs_own_image(names) and not steps.run(setup.table(), (bench_image.STEP,), steps.Progress()):
+        return 1
     work = jobs(options.quick, options.ios or (2500 if options.quick else 3000))
     started = time.monotonic()
-    found: list[Measured] = []
-    for configuration in configurations(options):
-        found += measure(configuration, names, work, modules, options.out)
-        # A run takes long: what is there is kept if it is ended.
-        text = write(options.out, found)
-    print(text)
+    found = measure_all(options, names, work, modules)
+    print(write(options.out, found))
     print(f"{options.out}/bench.json, bench.txt, bench.svg ({time.monotonic() - started:.0f} s)")
     # That others fail is a result, too.
     wanted = len(work) * len(configurations(options))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -145,6 +146,11 @@ def file_disk(node: Node, backing: str) -> str:
     if backing == "loop":
         return node.sh(f"modprobe loop; losetup --find --show --direct-io=on {image}")
     return {"file": image, "block": block}[backing]
+
+
+def needs_own_image(names: Iterable[str]) -> bool:
+    """Whether some of the systems need what only the image of bench_image.py has: SCSI over a network."""
+    return any(SYSTEMS[name].scsi for name in names if name in SYSTEMS)
 
 
 @contextmanager

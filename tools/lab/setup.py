@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from . import arch
+from . import bench_image
 from . import c_modules
 from . import cache
 from . import cluster_machine
@@ -96,6 +97,8 @@ def table(names: Iterable[str] = (STOCK,)) -> dict[str, Step]:
              ("pkgbuild", "stock", "source")),
         Step("cluster-machine", "a host of a cluster", cluster_machine.machine, cluster_machine.make_machine,
              ("buildroot", "stock")),
+        Step(bench_image.STEP, "root image of the benchmark with iSCSI", bench_image.root_image,
+             bench_image.make_root_image, ("boot",)),
         Step("dkms-metadata", "Rust metadata as DKMS makes it", deb_machine.metadata, deb_machine.make_metadata,
              ("machine",)),
     ]

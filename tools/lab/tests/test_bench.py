@@ -10,10 +10,15 @@ from unittest import mock
 from xml.etree import ElementTree
 
 from lab import bench
+from lab import bench_image
 from lab import bench_report
+from lab import setup
+from lab import steps
 from lab.arch import AMD64
 from lab.bench_systems import Configuration
 from lab.bench_systems import Job
+from lab.bench_systems import needs_own_image
+from lab.bench_systems import ON_REQUEST
 from lab.bench_systems import SYSTEMS
 from lab.paths import Artifacts
 
@@ -82,6 +87,22 @@ class Plan(unittest.TestCase):
     def test_everybody_is_measured_with_one_device(self) -> None:
         options = argparse.Namespace(quick=False, everybody=True, cpus=None, rdma_mtu=None, devices=None)
         self.assertEqual(bench.configurations(options), [Configuration(2, 1024, 1), Configuration(2, 4096, 1)])
+
+    def test_everybody_is_all_but_what_is_on_request(self) -> None:
+        for quick in (False, True):
+            self.assertEqual(set(bench.default_systems(quick, True)), set(SYSTEMS) - set(ON_REQUEST))
+        self.assertEqual(bench.default_systems(True, False), ["ours", "ours-trusting", "c", "c-trusting"])
+        self.assertIn("nvme", bench.default_systems(False, False))
+
+    def test_only_scsi_over_a_network_needs_the_image_of_the_benchmark(self) -> None:
+        self.assertEqual([name for name in SYSTEMS if needs_own_image([name])], ["iser", "srp", "iscsi"])
+        self.assertFalse(needs_own_image(["ours-c"]))
+
+    def test_no_other_purpose_makes_the_image_of_the_benchmark(self) -> None:
+        table = setup.table()
+        self.assertIn("boot", steps.closure(table, [bench_image.STEP]))
+        for purpose, wanted in setup.PURPOSES.items():
+            self.assertNotIn(bench_image.STEP, steps.closure(table, wanted), purpose)
 
     def test_each_system_has_a_colour(self) -> None:
         self.assertEqual(set(bench_report.COLOURS), set(SYSTEMS))
