@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import bench_chart
 from . import bench_files
 from . import bench_groups
 from . import bench_hidden
@@ -124,8 +125,8 @@ def configurations(options: argparse.Namespace) -> list[Configuration]:
 def fio_file(job: Job, devices: list[str], counters: str, size_mib: int = 512) -> str:
     """A job file: all devices at once, the device's counters before and after."""
     lines = ["[global]", "ioengine=io_uring", "direct=1", "thread=1", "group_reporting=1",
-             "randrepeat=1", f"rw={job.rw}", f"bs={job.size}", f"iodepth={job.depth}",
-             f"number_ios={max(job.ios // len(devices), 50)}", f"size={size_mib}m"]
+             "randrepeat=1", "clat_percentiles=0", "lat_percentiles=1", f"rw={job.rw}", f"bs={job.size}",
+             f"iodepth={job.depth}", f"number_ios={max(job.ios // len(devices), 50)}", f"size={size_mib}m"]
     for index, device in enumerate(devices):
         lines += [f"[dev{index}]", f"filename={device}"]
         if index == 0:
@@ -203,7 +204,7 @@ def write(out: Path, found: list[Measured]) -> str:
     (out / "bench.json").write_text(json.dumps(
         {"about": facts, "measured": [asdict(one) for one in found]}, indent=1) + "\n")
     (out / "bench.txt").write_text(text)
-    (out / "bench.svg").write_text(bench_report.chart(found))
+    (out / "bench.svg").write_text(bench_chart.chart(found))
     return text
 
 

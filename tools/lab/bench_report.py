@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The figures of `lab bench`: one record per job, a table, and a chart."""
+"""The figures of `lab bench`: one record per job, and a table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from . import bench_raid
 from .bench_systems import Configuration
 from .bench_systems import Job
 from .bench_systems import SYSTEMS
@@ -24,10 +25,14 @@ HEADERS = 48
 OWN = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server", "rtrs_client_c",
        "rtrs_server_c")
 OWN_HELPERS = "rust_helper_"
-COLOURS = {"ours": "#b7410e", "ours-trusting": "#e8a07c", "c": "#1f4e79",
-           "c-trusting": "#7fa8cc", "nvme": "#6a8f3c", "before": "#999999",
-           "iser": "#c9a227", "srp": "#7d5a3c", "nvme-tcp": "#b5cf8f", "iscsi": "#e3d08a", "raid1": "#d4536b",
-           "ours-c-api": "#8e5ea2", "ours-c-api-trusting": "#c9b3d3"}
+# The modules of the other systems; of a mirror they count beside ours. A machine has one system at a time.
+OF_OTHERS = ("nvme_core", "nvme_fabrics", "nvme_rdma", "nvme_tcp", "nvmet", "nvmet_rdma", "nvmet_tcp",
+             "ib_iser", "ib_isert", "ib_srp", "ib_srpt", "scsi_transport_iscsi", "scsi_transport_srp", "libiscsi",
+             "libiscsi_tcp", "iscsi_tcp", "iscsi_target_mod", "target_core_mod", "target_core_iblock", "scsi_common",
+             "scsi_mod", "sd_mod", "raid1", "md_mod")
+# With more systems to compare with, a ratio to each of them is too wide.
+MOST_RATIOS = 4
+SYSTEM_OF_RATIOS = next(iter(SYSTEMS))
 
 
 @dataclass
@@ -49,9 +54,14 @@ class Measured:
     instructions_per_io: int
     total_ios: int
     memory_kib: int
-    # Instructions per IO by module, and those of the five modules with what Rust calls for them.
+    # Instructions per IO by module, and those of the system's modules, with what Rust calls for ours.
     modules: dict[str, float] = field(default_factory=dict)
     own_per_io: float = 0
+
+    @property
+    def machine(self) -> tuple[int, int, int]:
+        """The machine by its RDMA MTU, processors and devices."""
+        return self.rdma_mtu, self.cpus, self.devices
 
     @property
     def job(self) -> tuple[int, int, int, str, int, int]:
@@ -59,14 +69,17 @@ class Measured:
         return self.rdma_mtu, self.cpus, self.devices, self.rw, self.size, self.depth
 
 
-def messages(packets: float, rw: str, size: int, mtu: int) -> float:
-    """RDMA messages per IO, from the packets of both ends together.
+def messages(packets: float, rw: str, size: int, mtu: int, copies: int = 1) -> float:
+    """RDMA messages per IO, from the packets of both ends together; none for a system without packets.
 
-    One message carries the data in so many packets, all others take one, and
+    One message (of each copy of a write) carries the data in so many packets, all others take one, and
     each is acknowledged by one. (Longer messages have more acknowledgements.)
     """
-    data = math.ceil((size + (HEADERS if "write" in rw else 0)) / mtu)
-    return (packets + 1 - data) / 2
+    if not packets:
+        return 0
+    is_write = "write" in rw
+    data = math.ceil((size + (HEADERS if is_write else 0)) / mtu)
+    return (packets + (1 - data) * (copies if is_write else 1)) / 2
 
 
 def measured(configuration: Configuration, system: str, job: Job, report: dict[str, Any],
@@ -79,15 +92,17 @@ def measured(configuration: Configuration, system: str, job: Job, report: dict[s
     own = 0
     for place, function in (spent or {}).items():
         modules[place.module] += function.instructions
-        if place.module in OWN or place.function.startswith(OWN_HELPERS):
+        if place.module in OWN or place.module in OF_OTHERS or place.function.startswith(OWN_HELPERS):
             own += function.instructions
-    percentiles = side["clat_ns"]["percentile"]
+    # From the submission on: some systems end a request within the call that submits it.
+    percentiles = side["lat_ns"]["percentile"]
+    copies = bench_raid.LEGS if system in SYSTEMS and SYSTEMS[system].is_mirrored else 1
     return Measured(
         cpus=configuration.cpus, rdma_mtu=configuration.rdma_mtu, devices=configuration.devices,
         system=system, rw=job.rw, size=job.size, depth=job.depth, iops=side["iops"],
         p50_us=percentiles["50.000000"] / 1000, p99_us=percentiles["99.000000"] / 1000,
         packets_per_io=round(packets, 2),
-        messages_per_io=round(messages(packets, job.rw, job.size, configuration.rdma_mtu), 2),
+        messages_per_io=round(messages(packets, job.rw, job.size, configuration.rdma_mtu, copies), 2),
         instructions_per_io=round(1e9 / side["iops"]), total_ios=total, memory_kib=memory_kib,
         modules={name: round(count / total, 1) for name, count in modules.most_common()},
         own_per_io=round(own / total, 1))
@@ -116,32 +131,45 @@ def ratio(found: Iterable[Measured], one: Measured, other: str) -> float | None:
 
 
 def table(found: list[Measured]) -> str:
-    """A table for each machine; ratios are ours over the others."""
+    """A table for each machine."""
     lines = []
-    machines = sorted({(one.rdma_mtu, one.cpus, one.devices) for one in found})
-    others = [name for name in SYSTEMS
-              if not name.startswith("ours") and any(one.system == name for one in found)]
-    for machine in machines:
+    for machine in sorted({one.machine for one in found}):
         mtu, cpus, devices = machine
+        here = sorted((one for one in found if one.machine == machine), key=lambda one: one.job)
         lines.append(f"RDMA MTU {mtu}, {cpus} CPU(s), {devices} device(s)")
-        lines.append(f"{'job':<24}{'system':<20}{'IOPS':>8}{'instr/IO':>10}{'msg':>6}{'pkt':>7}"
-                     f"{'own/IO':>8}{'p50 us':>9}{'p99 us':>9}" + "".join(f"{'/' + name:>12}" for name in others))
-        here = [one for one in found if (one.rdma_mtu, one.cpus, one.devices) == machine]
-        for one in sorted(here, key=lambda one: (one.rw, one.size, one.depth)):
-            ratios = [ratio(here, one, name) if one.system.startswith("ours") else None
-                      for name in others]
-            job = f"{one.rw} {one.size >> 10}K qd{one.depth}"
-            lines.append(
-                f"{job:<24}{one.system:<20}{one.iops:>8.0f}{one.instructions_per_io:>10.0f}"
-                f"{one.messages_per_io:>6.1f}{one.packets_per_io:>7.1f}{one.own_per_io:>8.0f}{one.p50_us:>9.1f}"
-                f"{one.p99_us:>9.1f}"
-                + "".join(f"{value:>12.2f}" if value else f"{'':>12}" for value in ratios))
+        lines += _rows(here)
         lines += shares(here)
         memory = {one.system: one.memory_kib for one in here}
         lines.append("memory of a session, both ends: "
                      + ", ".join(f"{name} {kib} KiB" for name, kib in memory.items()))
         lines.append("")
     return "\n".join(lines)
+
+
+def _rows(here: list[Measured]) -> list[str]:
+    """The figures of a machine. Ratios are of IOPS: ours over another system, in the row of ours or in the other's."""
+    others = [name for name in SYSTEMS
+              if not name.startswith("ours") and any(one.system == name for one in here)]
+    is_long = len(others) > MOST_RATIOS
+    heads = ["ours over it"] if is_long else [f"/{name}" for name in others]
+    lines = [f"{'job':<24}{'system':<20}{'IOPS':>8}{'instr/IO':>10}{'msg':>6}{'pkt':>7}"
+             f"{'own/IO':>8}{'p50 us':>9}{'p99 us':>9}" + "".join(f"{head:>14}" for head in heads)]
+    before = None
+    for one in here:
+        if is_long:
+            inverse = ratio(here, one, SYSTEM_OF_RATIOS)
+            ratios = [1 / inverse if inverse and one.system != SYSTEM_OF_RATIOS else None]
+        else:
+            ratios = [ratio(here, one, name) if one.system.startswith("ours") else None for name in others]
+        if is_long and before not in (None, one.job):
+            lines.append("")
+        before = one.job
+        job = f"{one.rw} {one.size >> 10}K qd{one.depth}"
+        lines.append((f"{job:<24}{one.system:<20}{one.iops:>8.0f}{one.instructions_per_io:>10.0f}"
+                      f"{one.messages_per_io:>6.1f}{one.packets_per_io:>7.1f}{one.own_per_io:>8.0f}{one.p50_us:>9.1f}"
+                      f"{one.p99_us:>9.1f}"
+                      + "".join(f"{value:>14.2f}" if value else f"{'':>14}" for value in ratios)).rstrip())
+    return lines
 
 
 def shares(here: list[Measured]) -> list[str]:
@@ -155,43 +183,4 @@ def shares(here: list[Measured]) -> list[str]:
     return lines
 
 
-def chart(found: list[Measured]) -> str:
-    """Bars of the IOPS at 4 KiB, one group per job and machine."""
-    small = [one for one in found if one.size == 4096]
-    groups = sorted({one.job for one in small})
-    names = [name for name in SYSTEMS if any(one.system == name for one in small)]
-    bar, gap, height = 14, 22, 260
-    width = 70 + len(groups) * (bar * len(names) + gap)
-    top = max((one.iops for one in small), default=1.0)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height + 130}" '
-             'font-family="sans-serif" font-size="10">',
-             '<rect width="100%" height="100%" fill="white"/>',
-             '<text x="10" y="16" font-size="13">4 KiB, IOPS in instruction time</text>']
-    for index, name in enumerate(names):
-        x = 260 + index * 110
-        parts.append(f'<rect x="{x}" y="7" width="10" height="10" fill="{COLOURS[name]}"/>'
-                     f'<text x="{x + 14}" y="16">{name}</text>')
-    base = height + 30
-    for step in range(5):
-        y = base - height * step / 5
-        parts.append(f'<line x1="50" y1="{y:.0f}" x2="{width}" y2="{y:.0f}" stroke="#ddd"/>'
-                     f'<text x="46" y="{y + 3:.0f}" text-anchor="end">{top * step / 5:.0f}</text>')
-    for number, group in enumerate(groups):
-        left = 60 + number * (bar * len(names) + gap)
-        for index, name in enumerate(names):
-            for one in small:
-                if one.job == group and one.system == name:
-                    tall = height * one.iops / top
-                    parts.append(f'<rect x="{left + index * bar}" y="{base - tall:.0f}" '
-                                 f'width="{bar - 2}" height="{tall:.0f}" fill="{COLOURS[name]}">'
-                                 f'<title>{name}: {one.iops:.0f}</title></rect>')
-        mtu, cpus, devices, rw, _, depth = group
-        label = f"{rw[4:]} qd{depth}, {cpus} CPU, MTU {mtu}, {devices} dev"
-        middle = left + bar * len(names) / 2
-        parts.append(f'<text x="{middle:.0f}" y="{base + 8}" text-anchor="end" '
-                     f'transform="rotate(-40 {middle:.0f} {base + 8})">{label}</text>')
-    parts.append("</svg>\n")
-    return "\n".join(parts)
-
-
-__all__ = ("Measured", "chart", "measured", "messages", "ratio", "table")
+__all__ = ("Measured", "measured", "messages", "ratio", "table")

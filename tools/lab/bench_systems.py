@@ -153,6 +153,11 @@ def needs_own_image(names: Iterable[str]) -> bool:
     return any(SYSTEMS[name].scsi for name in names if name in SYSTEMS)
 
 
+def without_rdma(name: str) -> bool:
+    """Whether a system sends no RDMA messages."""
+    return name in SYSTEMS and (SYSTEMS[name].nvme == bench_nvme.TCP or SYSTEMS[name].scsi == bench_scsi.ISCSI)
+
+
 @contextmanager
 def prepare(node: Node, name: str, count: int) -> Iterator[Ready]:
     """Set a system up on ``count`` disks, and take it down again."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-from .bench_report import COLOURS
+from .bench_chart import COLOURS
 
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 330, 220, 3
 LEFT, RIGHT, TOP, BOTTOM = 58, 14, 34, 34

@@ -10,6 +10,7 @@ from unittest import mock
 from xml.etree import ElementTree
 
 from lab import bench
+from lab import bench_chart
 from lab import bench_image
 from lab import bench_report
 from lab import setup
@@ -21,11 +22,13 @@ from lab.bench_systems import needs_own_image
 from lab.bench_systems import ON_REQUEST
 from lab.bench_systems import SYSTEMS
 from lab.paths import Artifacts
+from lab.vm_count import Place
+from lab.vm_count import Spent
 
 
 def record(system: str, iops: float, packets: int = 7) -> bench_report.Measured:
     side = {"iops": iops, "total_ios": 1,
-            "clat_ns": {"percentile": {"50.000000": 2000, "99.000000": 3000}}}
+            "lat_ns": {"percentile": {"50.000000": 2000, "99.000000": 3000}}}
     return bench_report.measured(Configuration(2, 1024, 1), system,
                                  Job("randread", 4096, 16, 100),
                                  {"packets": packets, "read": side}, 1)
@@ -43,6 +46,13 @@ class Messages(unittest.TestCase):
     def test_an_invalidation_and_an_answer_are_two_more(self) -> None:
         self.assertEqual(bench_report.messages(11, "randread", 4096, 1024), 4)
 
+    def test_a_mirrored_write_carries_its_data_twice(self) -> None:
+        self.assertEqual(bench_report.messages(16, "randwrite", 4096, 1024, copies=2), 4)
+        self.assertEqual(bench_report.messages(7, "randread", 4096, 1024, copies=2), 2)
+
+    def test_tcp_has_no_messages(self) -> None:
+        self.assertEqual(bench_report.messages(0, "randread", 4096, 1024), 0)
+
 
 class Report(unittest.TestCase):
     def test_ratio_is_of_the_same_job(self) -> None:
@@ -56,8 +66,31 @@ class Report(unittest.TestCase):
     def test_a_nanosecond_is_an_instruction(self) -> None:
         self.assertEqual(record("ours", 10000.0).instructions_per_io, 100000)
 
+    def test_with_many_systems_each_row_has_the_ratio_of_ours_to_it(self) -> None:
+        others = ("c", "c-trusting", "nvme", "iser", "srp")
+        text = bench_report.table([record("ours", 1300.0), *(record(name, 1000.0) for name in others)])
+        rows = {line.split()[3]: line.split() for line in text.splitlines() if line.startswith("randread 4K qd16 ")}
+        self.assertEqual([rows[name][-1] for name in others], ["1.30"] * len(others))
+        self.assertEqual(len(rows["ours"]), len(rows["c"]) - 1)
+        self.assertLessEqual(max(len(line) for line in text.splitlines()), 120)
+
+    def test_own_instructions_are_those_of_any_systems_modules(self) -> None:
+        spent = {Place(module, "f"): Spent(100) for module in ("iscsi_tcp", "target_core_mod", "kernel", "rdma_rxe")}
+        side = {"iops": 1000.0, "total_ios": 10, "lat_ns": {"percentile": {"50.000000": 1, "99.000000": 1}}}
+        one = bench_report.measured(Configuration(2, 1024, 1), "iscsi", Job("randread", 4096, 1, 10),
+                                    {"packets": 0, "read": side}, 1, spent)
+        self.assertEqual(one.own_per_io, 20)
+
+    def test_lines_of_the_chart_are_at_round_figures(self) -> None:
+        for most, step in ((9, 2), (10, 2), (11, 5), (14_286, 5_000), (26, 10), (1, 0.2)):
+            self.assertAlmostEqual(bench_chart.round_step(most), step, msg=str(most))
+
+    def test_chart_tells_which_systems_use_tcp(self) -> None:
+        self.assertIn(">nvme-tcp, iscsi: TCP", bench_chart.chart([record("nvme-tcp", 2.0), record("iscsi", 1.0)]))
+        self.assertNotIn("TCP", bench_chart.chart([record("ours", 2.0), record("iser", 1.0)]))
+
     def test_chart_is_xml_with_a_bar_for_each_record(self) -> None:
-        root = ElementTree.fromstring(bench_report.chart([record("ours", 2.0), record("c", 1.0)]))
+        root = ElementTree.fromstring(bench_chart.chart([record("ours", 2.0), record("c", 1.0)]))
         titles = [title.text for title in root.iter("{http://www.w3.org/2000/svg}title")]
         self.assertEqual(titles, ["ours: 2", "c: 1"])
 
@@ -105,7 +138,7 @@ class Plan(unittest.TestCase):
             self.assertNotIn(bench_image.STEP, steps.closure(table, wanted), purpose)
 
     def test_each_system_has_a_colour(self) -> None:
-        self.assertEqual(set(bench_report.COLOURS), set(SYSTEMS))
+        self.assertEqual(set(bench_chart.COLOURS), set(SYSTEMS))
 
     def test_devices_share_the_requests(self) -> None:
         text = bench.fio_file(Job("randread", 4096, 4, 1600), ["/dev/a", "/dev/b"], "true")

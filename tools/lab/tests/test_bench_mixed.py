@@ -33,7 +33,7 @@ def module(name: str) -> bytes:
 
 def record(system: str, iops: float) -> bench_report.Measured:
     side = {"iops": iops, "total_ios": 10,
-            "clat_ns": {"percentile": {"50.000000": 2000, "99.000000": 3000}}}
+            "lat_ns": {"percentile": {"50.000000": 2000, "99.000000": 3000}}}
     spent = {Place("rtrs_client", "a"): Spent(300, 1), Place("rnbd_client", "b"): Spent(200, 1),
              Place("rnbd_server", "c"): Spent(100, 1)}
     return bench_report.measured(Configuration(2, 1024, 1), system,
