@@ -29,7 +29,8 @@ def chart(found: list[Measured]) -> str:
     small = [one for one in found if one.size == SIZE]
     names = [name for name in SYSTEMS if any(one.system == name for one in small)]
     jobs = sorted({(one.rw, one.depth) for one in small})
-    width = max(LEFT + len(jobs) * (_group_width(names) + GAP) + RIGHT, NARROWEST)
+    group_width = max(BAR * len(names), NARROWEST_GROUP, (NARROWEST - LEFT - RIGHT) // max(len(jobs), 1) - GAP)
+    width = max(LEFT + len(jobs) * (group_width + GAP) + RIGHT, NARROWEST)
     parts, y = _legend(names, width)
     for machine in sorted({one.machine for one in small}):
         mtu, cpus, devices = machine
@@ -38,7 +39,7 @@ def chart(found: list[Measured]) -> str:
         for title, figure in ((f"IOPS in instruction time: {place}", _iops),
                               (f"Instructions per request of the system's own modules, both ends: {place}", _own)):
             if any(figure(one) for one in here):
-                parts += [f'<g transform="translate(0,{y})">', *_panel(title, here, names, width, figure), "</g>"]
+                parts += [f'<g transform="translate(0,{y})">', *_panel(title, here, names, group_width, figure), "</g>"]
                 y += TITLE + BARS + LABELS
     head = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" font-family="sans-serif" '
             'font-size="11">', '<rect width="100%" height="100%" fill="white"/>']
@@ -55,10 +56,6 @@ def _iops(one: Measured) -> float:
 
 def _own(one: Measured) -> float:
     return one.own_per_io
-
-
-def _group_width(names: list[str]) -> int:
-    return max(BAR * len(names), NARROWEST_GROUP)
 
 
 def _legend(names: list[str], width: int) -> tuple[list[str], int]:
@@ -84,20 +81,21 @@ def round_step(most: float) -> float:
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power * STEPS >= most)
 
 
-def _panel(title: str, here: list[Measured], names: list[str], width: int,
+def _panel(title: str, here: list[Measured], names: list[str], group_width: int,
            figure: Callable[[Measured], float]) -> list[str]:
     """Bars of a figure in groups, one for each job."""
     step = round_step(max(map(figure, here)))
     lines = math.ceil(max(map(figure, here)) / step)
     base = TITLE + BARS
+    jobs = sorted({(one.rw, one.depth) for one in here})
+    right = LEFT + len(jobs) * (group_width + GAP)
     parts = [f'<text x="12" y="16" font-size="12">{escape(title)}</text>']
     for line in range(lines + 1):
         y = base - BARS * line / lines
-        parts.append(f'<line x1="{LEFT - 4}" y1="{y:.0f}" x2="{width - RIGHT}" y2="{y:.0f}" stroke="#ddd"/>'
+        parts.append(f'<line x1="{LEFT - 4}" y1="{y:.0f}" x2="{right}" y2="{y:.0f}" stroke="#ddd"/>'
                      f'<text x="{LEFT - 8}" y="{y + 4:.0f}" text-anchor="end">{step * line:,.0f}</text>')
-    group_width = _group_width(names)
     by_place = {(one.rw, one.depth, one.system): figure(one) for one in here}
-    for number, (rw, depth) in enumerate(sorted({(one.rw, one.depth) for one in here})):
+    for number, (rw, depth) in enumerate(jobs):
         left = LEFT + number * (group_width + GAP) + GAP // 2
         first = left + (group_width - BAR * len(names)) // 2
         for index, name in enumerate(names):
