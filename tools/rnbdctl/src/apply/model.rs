@@ -214,7 +214,7 @@ impl Machine for Model {
                 session: session.name.clone(),
                 device_path: device.path.clone(),
                 access_mode: Some(device.access_mode),
-                io_mode: Some(device.io_mode),
+                io_mode: Some(device.io_mode.into()),
                 state: DeviceState::Open,
                 closed_by_server: false,
                 size_bytes: None,

@@ -3,7 +3,6 @@
 //! The difference between file and machine.
 
 use proto::addr::PathAddress;
-use proto::rnbd::IoMode;
 use proto::setting::HOLD_IO;
 
 use super::Change;
@@ -15,6 +14,7 @@ use crate::config::DEFAULT_HOLD_MS;
 use crate::model::ClientDevice;
 use crate::model::ClientSession;
 use crate::model::DeviceState;
+use crate::model::IoModeWish;
 use crate::model::Path;
 use crate::model::Settings;
 
@@ -319,12 +319,12 @@ fn difference(
             mode.as_str()
         ));
     }
-    if let Some(mode) = have.io_mode.filter(|&mode| mode != device.io_mode) {
-        let name = |mode: Option<IoMode>| mode.map_or("any", |mode| mode.as_str());
+    let wish = IoModeWish::from(device.io_mode);
+    if let Some(have) = have.io_mode.filter(|&have| have != wish) {
         return Some(format!(
             "io_mode {} instead of {}",
-            name(device.io_mode),
-            name(mode)
+            wish.as_str(),
+            have.as_str()
         ));
     }
     let wanted = match session.nr_poll_queues? {

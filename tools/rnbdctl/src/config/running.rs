@@ -19,6 +19,7 @@ use crate::address::lacks_interface;
 use crate::model::AccessMode;
 use crate::model::Client;
 use crate::model::ClientSession;
+use crate::model::IoModeWish;
 use crate::model::Path;
 use crate::model::Settings;
 
@@ -54,7 +55,7 @@ pub fn from_client(client: &Client) -> Config {
                 .map(|device| Device {
                     path: device.device_path.clone(),
                     access_mode: device.access_mode.unwrap_or(AccessMode::Rw),
-                    io_mode: device.io_mode.flatten(),
+                    io_mode: device.io_mode.and_then(IoModeWish::mode),
                     io_timeout_ms: device.io_timeout_ms.filter(|&ms| ms != IO_TIMEOUT.default),
                     hold_io_ms: device.hold_io_ms.filter(|&ms| ms != HOLD_DISK_IO.default),
                 })

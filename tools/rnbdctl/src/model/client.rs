@@ -39,10 +39,9 @@ pub struct ClientDevice {
     pub device_path: String,
     /// The access mode; `None` if the module gives an unknown value.
     pub access_mode: Option<AccessMode>,
-    /// How the server was asked to read and write the disk; `Some(None)` if it was not asked.
-    /// `None` if the module does not say, or says something unknown.
-    #[serde(skip)]
-    pub io_mode: Option<Option<IoMode>>,
+    /// How the server was asked to read and write the disk. `None` if the module does not say (as
+    /// the C module), or says something unknown.
+    pub io_mode: Option<IoModeWish>,
     /// Whether the device works.
     pub state: DeviceState,
     /// Whether the server's administrator has closed the device. Then only a remap of this very
@@ -154,6 +153,52 @@ impl AccessMode {
             Self::Ro => "ro",
             Self::Rw => "rw",
             Self::Migration => "migration",
+        }
+    }
+}
+
+/// How the server was asked to read and write a disk. It does not say how the server does so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum IoModeWish {
+    /// The server was not asked: it goes by its own setting.
+    Any,
+    /// Past its page cache.
+    Direct,
+    /// Through its page cache.
+    Buffered,
+}
+
+impl IoModeWish {
+    /// Parses the file `io_mode`; `None` if the text is unknown.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "any" => Some(Self::Any),
+            mode => IoMode::from_name(mode.as_bytes()).map(|mode| Some(mode).into()),
+        }
+    }
+
+    /// The wish, as the module writes it.
+    pub fn as_str(self) -> &'static str {
+        self.mode().map_or("any", |mode| mode.as_str())
+    }
+
+    /// The mode that the server was asked for; `None` if it was not asked.
+    pub fn mode(self) -> Option<IoMode> {
+        match self {
+            Self::Any => None,
+            Self::Direct => Some(IoMode::Direct),
+            Self::Buffered => Some(IoMode::Buffered),
+        }
+    }
+}
+
+impl From<Option<IoMode>> for IoModeWish {
+    fn from(mode: Option<IoMode>) -> Self {
+        match mode {
+            None => Self::Any,
+            Some(IoMode::Direct) => Self::Direct,
+            Some(IoMode::Buffered) => Self::Buffered,
         }
     }
 }
@@ -272,5 +317,15 @@ mod tests {
         );
         assert_eq!(Policy::parse("Unknown (7)"), None);
         assert_eq!(Policy::parse(""), None);
+    }
+
+    #[test]
+    fn wishes_are_read_as_they_are_written() {
+        for wish in [IoModeWish::Any, IoModeWish::Direct, IoModeWish::Buffered] {
+            assert_eq!(IoModeWish::parse(wish.as_str()), Some(wish));
+            assert_eq!(IoModeWish::from(wish.mode()), wish);
+        }
+        assert_eq!(IoModeWish::parse("fileio"), None);
+        assert_eq!(IoModeWish::parse(""), None);
     }
 }

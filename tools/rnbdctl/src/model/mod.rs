@@ -22,6 +22,7 @@ pub use client::Client;
 pub use client::ClientDevice;
 pub use client::ClientSession;
 pub use client::DeviceState;
+pub use client::IoModeWish;
 pub use client::Policy;
 pub use client::SessionState;
 pub use clients::ClientUse;

@@ -6,7 +6,6 @@ use std::path::Path as FilePath;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use proto::rnbd::IoMode;
 use proto::setting::HOLD_DISK_IO;
 use proto::setting::IO_TIMEOUT;
 
@@ -19,6 +18,7 @@ use crate::model::Client;
 use crate::model::ClientDevice;
 use crate::model::ClientSession;
 use crate::model::DeviceState;
+use crate::model::IoModeWish;
 use crate::model::Path;
 use crate::model::PathState;
 use crate::model::PathStats;
@@ -163,7 +163,7 @@ fn client_device(name: &str, disk: &FilePath, detail: Detail) -> Result<Option<C
         session: text("session")?.unwrap_or_default(),
         device_path: text("mapping_path")?.unwrap_or_default(),
         access_mode: text("access_mode")?.and_then(|mode| AccessMode::parse(&mode)),
-        io_mode: more("io_mode")?.and_then(|mode| io_mode(&mode)),
+        io_mode: more("io_mode")?.and_then(|mode| IoModeWish::parse(&mode)),
         state,
         closed_by_server: closed_by.is_some_and(|by| by == "server"),
         size_bytes: sectors.and_then(|sectors| sectors.checked_mul(SECTOR_SIZE)),
@@ -179,14 +179,6 @@ fn client_device(name: &str, disk: &FilePath, detail: Detail) -> Result<Option<C
 /// The number of a file's text; `None` if it is none.
 fn parsed<T: FromStr>(text: Option<String>) -> Option<T> {
     text.and_then(|text| text.parse().ok())
-}
-
-/// Parses the file `io_mode`; `None` if the text is unknown.
-fn io_mode(text: &str) -> Option<Option<IoMode>> {
-    match text {
-        "any" => Some(None),
-        mode => IoMode::from_name(mode.as_bytes()).map(Some),
-    }
 }
 
 fn client_session(name: &str, folder: &FilePath) -> Result<Option<ClientSession>> {

@@ -93,6 +93,8 @@ fn other_machines_keep_to_the_schema() {
 #[test]
 fn values_are_those_of_the_files() {
     let fake = Fake::typical();
+    fake.write("sys/block/rnbd0/rnbd/io_mode", "buffered\n");
+    fake.write("sys/block/rnbd10/rnbd/io_mode", "direct\n");
     fake.write("sys/block/rnbd0/rnbd/io_timeout_ms", "30000\n");
     fake.write("sys/block/rnbd0/rnbd/io_timeouts", "12\n");
     fake.write("sys/block/rnbd0/rnbd/io_unanswered", "3\n");
@@ -104,6 +106,8 @@ fn values_are_those_of_the_files() {
         .collect();
     assert_eq!(names, ["rnbd0", "rnbd2", "rnbd10"]);
     assert_eq!(devices[0]["size_bytes"], 2_u64 << 30);
+    let modes: Vec<_> = devices.iter().map(|device| &device["io_mode"]).collect();
+    assert_eq!(modes, ["buffered", "any", "direct"]);
     assert_eq!(devices[1]["state"], "closed");
     assert_eq!(devices[0]["io_timeout_ms"], 30000);
     assert_eq!(
@@ -134,12 +138,18 @@ fn c_modules_count_from_zero_too() {
 }
 
 #[test]
-fn what_the_module_does_not_say_of_timeouts_is_null() {
+fn what_the_module_does_not_say_is_null() {
     let old = json(&old_modules(), &["show", "rnbd0"]);
-    for field in ["io_timeout_ms", "io_timeouts", "io_unanswered"] {
+    for field in ["io_mode", "io_timeout_ms", "io_timeouts", "io_unanswered"] {
         assert_eq!(old["device"][field], Value::Null, "{field}: {old}");
     }
     let fake = Fake::typical();
+    for text in ["fileio\n", "Direct\n", "\n"] {
+        fake.write("sys/block/rnbd0/rnbd/io_mode", text);
+        let shown = json(&fake, &["show", "rnbd0"]);
+        assert_eq!(shown["device"]["io_mode"], Value::Null, "{text:?}");
+        Schema::load().check("show", &shown).unwrap();
+    }
     // These are not valid limits.
     for text in ["-1\n", "999\n", "86400001\n", "x\n", "\n"] {
         fake.write("sys/block/rnbd0/rnbd/io_timeout_ms", text);
