@@ -68,11 +68,12 @@ impl Report for Found {
                 true => "in use",
                 false => "-",
             };
+            let modes: Vec<_> = disk.modes.iter().map(|mode| mode.as_str()).collect();
             vec![
                 Cell::new(&disk.device_path),
                 Cell::value(Some(disk.size_bytes), |&size| bytes(size)),
                 Cell::new(disk.block_size),
-                Cell::value(Some(disk.modes.join(",")), |modes| match modes.as_str() {
+                Cell::value(Some(modes.join(",")), |modes| match modes.as_str() {
                     "" => "-".to_owned(),
                     modes => modes.to_owned(),
                 }),

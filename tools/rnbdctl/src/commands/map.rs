@@ -200,7 +200,7 @@ fn all_disks(args: &Args, context: &Context) -> Result<Vec<Wanted>> {
     if names.is_empty() {
         names.push(None);
     }
-    let mode = args.access.unwrap_or(AccessMode::Rw).as_str();
+    let mode = args.access.unwrap_or(AccessMode::Rw);
     let mut wanted = Vec::new();
     for server in &names {
         let (session, ways) = servers.of(server.as_ref(), "")?;
@@ -214,7 +214,7 @@ fn all_disks(args: &Args, context: &Context) -> Result<Vec<Wanted>> {
         })?;
         for mut disk in disks {
             disk.locate(&context.system, &session)?;
-            let is_possible = disk.modes.iter().any(|have| have == mode);
+            let is_possible = disk.modes.contains(&mode);
             if is_possible && !disk.used_by_server && disk.device.is_none() {
                 wanted.push(servers.wanted(server.as_ref(), disk.device_path)?);
             }

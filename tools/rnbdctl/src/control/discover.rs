@@ -18,6 +18,7 @@ use super::write::meaning;
 use super::write::Meaning;
 use crate::address::path_text;
 use crate::kernel_log::KernelLog;
+use crate::model::AccessMode;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -47,8 +48,8 @@ pub struct RemoteDisk {
     /// The logical block size in bytes.
     #[schemars(range(min = 512))]
     pub block_size: u32,
-    /// The access modes that are possible now: `ro`, `rw`, `migration`.
-    pub modes: Vec<String>,
+    /// The access modes that are possible now. Modes that this program does not know are left out.
+    pub modes: Vec<AccessMode>,
     /// The number of sessions that have the disk mapped.
     pub sessions: u32,
     /// Whether the disk is a regular file.
@@ -189,6 +190,8 @@ fn parse(line: &[u8]) -> Option<RemoteDisk> {
     let sectors: u64 = word()?.parse().ok()?;
     let block_size = word()?.parse().ok()?;
     let modes = list(word()?);
+    let modes = modes.iter().filter_map(|mode| AccessMode::parse(mode));
+    let modes = modes.collect();
     let sessions = word()?.parse().ok()?;
     let flags = list(word()?);
     let has = |name: &str| flags.iter().any(|flag| flag == name);
@@ -216,10 +219,12 @@ mod tests {
         let disk = parse(b"2048 4096 ro,migration 3 own,used naa.5000 my disk\n").unwrap();
         assert_eq!(disk.device_path, "my disk");
         assert_eq!((disk.size_bytes, disk.block_size), (1 << 20, 4096));
-        assert_eq!(disk.modes, ["ro", "migration"]);
+        assert_eq!(disk.modes, [AccessMode::Ro, AccessMode::Migration]);
         assert_eq!((disk.sessions, disk.file), (3, false));
         assert!(disk.used_by_server);
         assert_eq!(disk.wwid.as_deref(), Some("naa.5000"));
+        let disk = parse(b"8 512 ro,later,rw 0 - - a\n").unwrap();
+        assert_eq!(disk.modes, [AccessMode::Ro, AccessMode::Rw]);
         let disk = parse(b"8 512 - 0 file - a\xff\n").unwrap();
         assert_eq!(disk.device_path, "a\u{fffd}");
         assert!(disk.file && disk.modes.is_empty() && disk.wwid.is_none());

@@ -2,6 +2,9 @@
 
 //! The request to a server, and the list of its disks.
 
+use serde_json::json;
+use serde_json::Value;
+
 use crate::fake::Fake;
 use crate::schema::Schema;
 
@@ -51,13 +54,17 @@ fn disks_are_a_table() {
 fn json_keeps_to_the_schema() {
     let fake = machine("sessname=backup", DISKS);
     let said = fake.ok(&["discover", "--session", "backup", "-o", "json"]);
-    let value = serde_json::from_str(&said).unwrap();
+    let mut value: Value = serde_json::from_str(&said).unwrap();
     let schema = Schema::load();
     assert_eq!(schema.check("discover", &value), Ok(()));
     let disks = value["disks"].as_array().unwrap();
     assert_eq!(disks[1]["device_path"], "images/a b.img");
     assert_eq!(disks[1]["size_bytes"], 8192 * 512);
-    assert_eq!(disks[2]["wwid"], serde_json::Value::Null);
+    assert_eq!(disks[2]["wwid"], Value::Null);
+    assert_eq!(disks[0]["modes"], json!(["ro", "rw", "migration"]));
+    value["disks"][1]["modes"] = json!(["ro", "read"]);
+    let error = schema.check("discover", &value).unwrap_err();
+    assert!(error.contains("/disks/1/modes/1"), "{error}");
 }
 
 #[test]
