@@ -407,10 +407,11 @@ fn text(corpus: &Corpus) -> Result<(), Box<dyn std::error::Error>> {
         (
             "full",
             "dest_port=0x4d2 sessname=node-1 path=ip:10.0.0.1@ip:10.0.0.2 path=ip:fe80::2%eth0 \
-             device_path=/dev/vdb access_mode=migration nr_poll_queues=-1\n",
+             device_path=/dev/vdb access_mode=migration io_mode=buffered nr_poll_queues=-1\n",
         ),
         ("doubled", "sessname=s sessname=s device_path=d"),
         ("unknown", "pth=x"),
+        ("bad_io_mode", "io_mode=fileio"),
         ("bad_port", "dest_port=65536"),
     ];
     for (seed, line) in lines {

@@ -313,6 +313,7 @@ proptest! {
         sessname in sessname(),
         device in "[a-zA-Z0-9/._-]{1,254}",
         mode in select(&["ro", "rw", "migration"][..]),
+        io_mode in select(&[None, Some(IoMode::Direct), Some(IoMode::Buffered)][..]),
         port: u16,
         queues in 0..=8u32,
         paths in vec(address(), 0..=6),
@@ -327,6 +328,7 @@ proptest! {
             format!("dest_port={port}"),
             format!("nr_poll_queues={queues}"),
         ];
+        words.extend(io_mode.map(|io_mode| format!("io_mode={}", io_mode.as_str())));
         words.extend(paths.iter().map(|path| format!("path={}", path.to_text().as_str())));
         if first {
             words.reverse();
@@ -336,6 +338,7 @@ proptest! {
         prop_assert_eq!(options.sessname, sessname);
         prop_assert_eq!(options.device_path.as_bytes(), device.as_bytes());
         prop_assert_eq!(options.access_mode.as_str(), mode);
+        prop_assert_eq!(options.io_mode, io_mode);
         prop_assert_eq!(options.dest_port, port);
         prop_assert_eq!(options.nr_poll_queues, queues);
         let mut got: Vec<_> = options.paths().map(|path| path.dst).collect();
