@@ -24,6 +24,57 @@ pub(crate) const ZEROES: &str = "zeroes";
 /// The value of a key that says yes.
 pub(crate) const YES: &str = "true";
 
+/// A key of a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Addresses,
+    Port,
+    Hold,
+    Zeroes,
+}
+
+impl Key {
+    /// All keys that a context may have: they are read by this table, and errors list them from it.
+    const ALL: [Self; 4] = [Self::Addresses, Self::Port, Self::Hold, Self::Zeroes];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Addresses => ADDRESSES,
+            Self::Port => PORT,
+            Self::Hold => HOLD,
+            Self::Zeroes => ZEROES,
+        }
+    }
+
+    /// Whether a mirrored volume has the key for each of its servers, as `NAME.SERVER`.
+    fn is_of_a_server(self) -> bool {
+        matches!(self, Self::Addresses | Self::Port)
+    }
+
+    /// The key as the context of a disk has it; `None` if a disk does not have it.
+    fn of_disk(self) -> Option<String> {
+        (self != Self::Zeroes).then(|| self.name().to_owned())
+    }
+
+    /// The key as the context of a mirrored volume has it; `None` if a mirrored volume does not
+    /// have it.
+    fn of_mirror(self) -> Option<String> {
+        match self.is_of_a_server() {
+            true => Some(format!("{}.SERVER", self.name())),
+            false => (self != Self::Hold).then(|| self.name().to_owned()),
+        }
+    }
+
+    /// The keys for which `name` gives a name, as a list in words: `addresses, port and hold`.
+    fn listed(name: fn(Self) -> Option<String>) -> String {
+        let mut names: Vec<_> = Self::ALL.into_iter().filter_map(name).collect();
+        match names.pop() {
+            Some(last) if !names.is_empty() => format!("{} and {last}", names.join(", ")),
+            last => last.unwrap_or_default(),
+        }
+    }
+}
+
 /// How a server is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Place {
@@ -56,39 +107,58 @@ impl Context {
     /// What a context says, of whichever volume it is.
     pub(crate) fn parse(map: &Map) -> Result<Self> {
         let mut context = Self::default();
-        for (key, value) in map {
-            let wrong = |why: String| Status::invalid(format!("{key}={value:?}: {why}"));
-            match (key.as_str(), key.split_once('.')) {
-                (HOLD, _) => context.hold_ms = Some(hold(value).map_err(wrong)?),
-                (ZEROES, _) => context.zeroes = yes(value).map_err(wrong)?,
-                (ADDRESSES | PORT, _) => context.only.set(key, value).map_err(wrong)?,
-                _ if key.contains('/') => (),
-                (_, Some((kind @ (ADDRESSES | PORT), server))) => {
-                    let server = ServerName::parse(server).map_err(wrong)?.host.to_string();
-                    let place = context.servers.entry(server).or_default();
-                    place.set(kind, value).map_err(wrong)?;
-                }
-                _ => {
-                    return Err(wrong(format!(
-                        "unknown; known keys are {ADDRESSES}, {PORT} and {HOLD}; of a mirrored \
-                         volume {ADDRESSES}.SERVER, {PORT}.SERVER and {ZEROES}"
-                    )))
-                }
-            }
+        for (text, value) in map.iter().filter(|(text, _)| !text.contains('/')) {
+            context
+                .set(text, value)
+                .map_err(|why| Status::invalid(format!("{text}={value:?}: {why}")))?;
         }
         Ok(context)
+    }
+
+    fn set(&mut self, text: &str, value: &str) -> std::result::Result<(), String> {
+        let (name, server) = match text.split_once('.') {
+            Some((name, server)) => (name, Some(server)),
+            None => (text, None),
+        };
+        match (Key::ALL.into_iter().find(|key| key.name() == name), server) {
+            (Some(Key::Addresses), server) => self.at(server)?.addresses = addresses(value)?,
+            (Some(Key::Port), server) => self.at(server)?.port = Some(port(value)?),
+            (Some(Key::Hold), None) => self.hold_ms = Some(hold(value)?),
+            (Some(Key::Zeroes), None) => self.zeroes = yes(value)?,
+            (Some(Key::Hold | Key::Zeroes), Some(_)) | (None, _) => {
+                return Err(format!(
+                    "unknown; known keys are {}; of a mirrored volume {}",
+                    Key::listed(Key::of_disk),
+                    Key::listed(Key::of_mirror)
+                ))
+            }
+        }
+        Ok(())
+    }
+
+    /// How the server is reached of which a key names the server; without a name the only server.
+    fn at(&mut self, server: Option<&str>) -> std::result::Result<&mut Place, String> {
+        Ok(match server {
+            None => &mut self.only,
+            Some(server) => {
+                let server = ServerName::parse(server)?.host.to_string();
+                self.servers.entry(server).or_default()
+            }
+        })
     }
 
     /// An error if something is said that the volume does not have.
     fn check(&self, id: &VolumeId) -> Result {
         let why = match id {
-            VolumeId::Disk(_) if !self.servers.is_empty() || self.zeroes => format!(
-                "{ADDRESSES}.SERVER, {PORT}.SERVER and {ZEROES} are for mirrored volumes only"
-            ),
-            VolumeId::Mirror(_) if self.only != Place::default() => format!(
-                "a mirrored volume has several servers: give {ADDRESSES}.SERVER and {PORT}.SERVER \
-                 of each server"
-            ),
+            VolumeId::Disk(_) if !self.servers.is_empty() || self.zeroes => {
+                let keys = Key::listed(Key::of_mirror);
+                format!("{keys} are for mirrored volumes only")
+            }
+            VolumeId::Mirror(_) if self.only != Place::default() => {
+                let of_a_server = |key: Key| key.of_mirror().filter(|_| key.is_of_a_server());
+                let keys = Key::listed(of_a_server);
+                format!("a mirrored volume has several servers: give {keys} of each server")
+            }
             VolumeId::Mirror(_) if self.hold_ms.is_some() => format!(
                 "{HOLD} is not for mirrored volumes: a mirror goes on without a server that is away"
             ),
@@ -165,14 +235,6 @@ impl Place {
         if let Some(port) = self.port {
             map.insert(format!("{PORT}{end}"), port.to_string());
         }
-    }
-
-    fn set(&mut self, kind: &str, value: &str) -> std::result::Result<(), String> {
-        match kind {
-            ADDRESSES => self.addresses = addresses(value)?,
-            _ => self.port = Some(port(value)?),
-        }
-        Ok(())
     }
 }
 
@@ -257,6 +319,49 @@ mod tests {
             let error = Context::parse(&map(&[bad])).unwrap_err();
             assert_eq!(error.code, Code::InvalidArgument, "{bad:?}");
             assert!(error.message.starts_with(bad.0), "{error:?}");
+        }
+    }
+
+    /// A list of the keys of a context, from an error.
+    fn keys(list: &str) -> Vec<String> {
+        let words = list.replace(" and ", ", ").replace("SERVER", "storage1");
+        words.split(", ").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn errors_list_the_keys_that_are_read() {
+        let value = |key: &str| match key.split('.').next().unwrap() {
+            "addresses" => "192.0.2.1",
+            "port" => "4321",
+            "hold" => "1m",
+            "zeroes" => "true",
+            other => panic!("{other} is no key"),
+        };
+        let message =
+            |id: &str, key: &str, value: &str| of(id, &[(key, value)]).unwrap_err().message;
+        let (disk, mirror) = ("storage1:a", "storage1+storage2:a");
+        let unknown = message(disk, "servers", "a,b");
+        let lists = unknown.split_once("known keys are ").unwrap().1;
+        let (of_disk, of_mirror) = lists.split_once("; of a mirrored volume ").unwrap();
+        for (id, list) in [(disk, of_disk), (mirror, of_mirror)] {
+            assert_eq!(keys(list).len(), 3, "{unknown}");
+            for key in keys(list) {
+                let read = of(id, &[(key.as_str(), value(&key))]);
+                assert!(read.is_ok(), "{id}: {key}");
+            }
+        }
+        let refused = message(disk, "zeroes", "true");
+        assert_eq!(
+            refused,
+            format!("{of_mirror} are for mirrored volumes only")
+        );
+        let missing = message(mirror, "port", "1");
+        assert!(
+            missing.ends_with("addresses.SERVER and port.SERVER of each server"),
+            "{missing}"
+        );
+        for key in ["hold.storage1", "zeroes.storage1", "other.storage1"] {
+            assert!(message(disk, key, "1m").contains("unknown"), "{key}");
         }
     }
 
