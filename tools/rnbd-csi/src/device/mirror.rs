@@ -12,7 +12,6 @@ use std::collections::BTreeSet;
 
 use rnbdctl::identity;
 use rnbdctl::mirror::act;
-use rnbdctl::mirror::act::StartOptions;
 use rnbdctl::mirror::create;
 use rnbdctl::mirror::create::Plan;
 use rnbdctl::mirror::create::PlannedLeg;
@@ -32,6 +31,7 @@ use rnbdctl::System;
 use super::disk::Disks;
 use super::note::Notes;
 use super::parked::Parked;
+use super::refused;
 use super::Device;
 use crate::capability;
 use crate::fail;
@@ -186,12 +186,7 @@ impl Mirrors {
         disks: &Disks,
     ) -> Result {
         let system = &self.system;
-        // Each leg is mapped for writing, which a server allows to one node: so a node that has
-        // reserved the leg before writes to it no more.
-        let options = StartOptions {
-            take_over: true,
-            ..StartOptions::default()
-        };
+        let options = refused::start_options();
         if self.is_known(id, name)? {
             return Ok(act::start(system, name, &options).map(drop)?);
         }

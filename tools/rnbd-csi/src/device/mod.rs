@@ -6,12 +6,14 @@
 //! - [`mirror`]: starts and stops the mirrors of mirrored volumes.
 //! - [`note`]: how the servers of mirrored volumes are reached.
 //! - [`parked`]: the records of mirrored volumes that were here.
+//! - [`refused`]: what helps when a mirror is not started.
 //! - [`tend`]: brings legs back.
 
 mod disk;
 mod mirror;
 mod note;
 mod parked;
+mod refused;
 mod tend;
 
 use std::path::PathBuf;

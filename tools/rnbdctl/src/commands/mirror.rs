@@ -238,6 +238,7 @@ fn assemble(args: &AssembleArgs, context: &Context) -> Result {
     let options = StartOptions {
         force_stale: args.force_stale,
         take_over: args.take_over,
+        advice: None,
         only: args.from.clone(),
     };
     let is_known = Records::of(&context.system).load(&args.name)?.is_some();

@@ -41,6 +41,9 @@ pub struct StartOptions {
     pub take_over: bool,
     /// Start from this leg only.
     pub only: Option<LegName>,
+    /// What the error of a refused start says to do, by the reason. `None`: the commands of
+    /// `rnbdctl`, by which an administrator decides.
+    pub advice: Option<fn(&Reason) -> &'static str>,
 }
 
 /// Starts a mirror that this machine has a record of, and returns its device node.
@@ -167,7 +170,7 @@ pub(super) fn started(system: &System, mut view: View, options: &StartOptions) -
     let stopped = view.record.stopped.map(|stopped| stopped.events);
     match start::decide(&legs, stopped) {
         Decision::Refuse(reason) if !options.force_stale => {
-            return Err(refusal(&view, &reason, &what));
+            return Err(refused(&view, &reason, &what, options));
         }
         Decision::Refuse(_) | Decision::Start(_) => (),
     }
@@ -277,7 +280,7 @@ fn assemble(
     };
     let chosen = match decision {
         Decision::Start(chosen) => chosen,
-        Decision::Refuse(reason) => return Err(refusal(view, &reason, what)),
+        Decision::Refuse(reason) => return Err(refused(view, &reason, what, options)),
     };
     let nodes: Vec<_> = (chosen.iter())
         .filter_map(|&index| Some(view.legs.get(index)?.open()?.path.clone()))
@@ -335,7 +338,17 @@ pub(super) fn load_module() {
     let _ = tool::run("modprobe", &["-q", "raid1"]);
 }
 
-/// Returns the error of a start that was refused, with the reason in words.
+/// Returns the error of a start with these options that was refused.
+fn refused(view: &View, reason: &Reason, what: &str, options: &StartOptions) -> Error {
+    let error = refusal(view, reason, what);
+    match options.advice {
+        Some(advice) => error.hint(advice(reason)),
+        None => error,
+    }
+}
+
+/// Returns the error of a start that was refused, with the reason in words, and as a hint what an
+/// administrator can do by the commands of `rnbdctl`.
 pub fn refusal(view: &View, reason: &Reason, what: &str) -> Error {
     let names = |legs: &[usize]| {
         let names = legs.iter().filter_map(|&leg| view.record.legs.get(leg));
