@@ -187,20 +187,7 @@ impl<'p> Legs<'p> {
     /// Makes the legs that are missing. If one of them cannot be made, those that were made are
     /// deleted.
     fn make(&mut self, request: &CreateVolumeRequest, servers: &str, range: &Range) -> Result {
-        let wanted = CapacityRange {
-            required_bytes: signed(legs::needed(range.required)),
-            limit_bytes: range.limit_or_none(),
-        };
-        if wanted.limit_bytes != 0 && wanted.limit_bytes < wanted.required_bytes {
-            return Err(Status::new(
-                Code::OutOfRange,
-                format!(
-                    "legs of {} bytes are needed, since md keeps a part of each leg, and the limit \
-                     is {} bytes",
-                    wanted.required_bytes, wanted.limit_bytes
-                ),
-            ));
-        }
+        let wanted = range_of_legs(range)?;
         let mut made = Vec::new();
         let result = self.found.iter_mut().try_for_each(|(peer, leg)| {
             if leg.is_none() {
@@ -270,6 +257,26 @@ impl<'p> Legs<'p> {
     }
 }
 
+/// The sizes that the legs of a volume of that range may have.
+///
+/// `OUT_OF_RANGE` if legs of the size that the volume needs are above the limit.
+fn range_of_legs(range: &Range) -> Result<CapacityRange> {
+    let bytes = legs::needed(range.required);
+    match range.is_below(bytes) {
+        true => Ok(CapacityRange {
+            required_bytes: signed(bytes),
+            limit_bytes: range.limit_or_none(),
+        }),
+        false => Err(Status::new(
+            Code::OutOfRange,
+            format!(
+                "{range} are asked for; md keeps a part of each leg, so legs of {bytes} bytes are \
+                 needed, which is above the limit"
+            ),
+        )),
+    }
+}
+
 impl Maker for Mirrored {
     fn is_ready(&self) -> bool {
         true
@@ -319,14 +326,11 @@ impl Maker for Mirrored {
         needed("volume_id", &request.volume_id)?;
         let range = range::of_growth(request)?;
         let (legs, _turn) = self.need(&request.volume_id)?;
-        let wanted = CapacityRange {
-            required_bytes: signed(legs::needed(range.required)),
-            limit_bytes: range.limit_or_none(),
-        };
-        if wanted.limit_bytes != 0 && wanted.limit_bytes < wanted.required_bytes {
-            let why = "md keeps a part of each leg, and with the limit there is no room for it";
-            return Err(Status::new(Code::OutOfRange, why));
-        }
+        let have = legs.volume()?.capacity_bytes;
+        let wanted = range_of_legs(&range).map_err(|status| {
+            let why = format!("{}; the volume has {have} bytes", status.message);
+            Status::new(status.code, why)
+        })?;
         let mut least = u64::MAX;
         for (peer, _) in &legs.found {
             least = least.min(peer.grow(&legs.stored, wanted.clone())?);

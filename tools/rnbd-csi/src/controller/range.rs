@@ -2,6 +2,8 @@
 
 //! How large a volume shall be.
 
+use std::fmt;
+
 use crate::capability::Wanted;
 use crate::grpc::Code;
 use crate::grpc::Result;
@@ -70,7 +72,32 @@ pub(super) fn of_growth(request: &ControllerExpandVolumeRequest) -> Result<Range
     }
 }
 
+/// In words, for errors: `at least 5 and at most 7 bytes`.
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.required, self.limit) {
+            (0, None) => write!(f, "any number of bytes"),
+            (0, Some(limit)) => write!(f, "at most {limit} bytes"),
+            (required, None) => write!(f, "at least {required} bytes"),
+            (required, Some(limit)) => write!(f, "at least {required} and at most {limit} bytes"),
+        }
+    }
+}
+
 impl Range {
+    /// `OUT_OF_RANGE` unless a volume may have the size that it has: it does not shrink.
+    pub(crate) fn need(&self, bytes: u64) -> Result {
+        match self.allows(bytes) {
+            true => Ok(()),
+            false => Err(Status::new(
+                Code::OutOfRange,
+                format!(
+                    "{self} are asked for, and the volume has {bytes} bytes; volumes do not shrink"
+                ),
+            )),
+        }
+    }
+
     /// Whether so many bytes are not above the limit.
     pub(super) fn is_below(&self, bytes: u64) -> bool {
         self.limit.is_none_or(|limit| bytes <= limit)
@@ -101,13 +128,9 @@ impl Range {
         let down = down.and_then(|limit| limit.checked_div(unit)?.checked_mul(unit));
         let fits = |bytes: &u64| *bytes != 0 && self.allows(*bytes);
         up.filter(fits).or(down.filter(fits)).ok_or_else(|| {
-            let limit = self
-                .limit
-                .map_or("none".to_owned(), |limit| limit.to_string());
             let why = format!(
-                "sizes are multiples of {unit} bytes, and no multiple is between {} and the limit \
-                 ({limit})",
-                self.required
+                "{self} are asked for, and no multiple of {unit} bytes is such a size; sizes are \
+                 multiples of {unit} bytes"
             );
             Status::new(Code::OutOfRange, why)
         })
@@ -139,6 +162,26 @@ mod tests {
             let error = choose(required, limit).unwrap_err();
             assert_eq!(error.code, Code::OutOfRange, "{required} {limit}");
         }
+        let error = choose(25, 29).unwrap_err();
+        let said = "at least 25 and at most 29 bytes are asked for";
+        assert!(error.message.starts_with(said), "{error:?}");
+    }
+
+    #[test]
+    fn a_size_above_the_limit_is_told_with_all_numbers() {
+        assert_eq!(range(5, 6).unwrap().need(6), Ok(()));
+        for (required, limit, asked) in [
+            (5, 6, "at least 5 and at most 6 bytes"),
+            (0, 6, "at most 6 bytes"),
+        ] {
+            let error = range(required, limit).unwrap().need(7).unwrap_err();
+            assert_eq!(error.code, Code::OutOfRange);
+            let said =
+                format!("{asked} are asked for, and the volume has 7 bytes; volumes do not shrink");
+            assert_eq!(error.message, said);
+        }
+        assert_eq!(range(5, 0).unwrap().to_string(), "at least 5 bytes");
+        assert_eq!(range(0, 0).unwrap().to_string(), "any number of bytes");
     }
 
     #[test]

@@ -174,9 +174,8 @@ impl Maker for Server {
             let wanted = range.choose(DEFAULT_BYTES, self.store.unit()?)?;
             self.need_room(wanted.saturating_sub(bytes))?;
             bytes = self.store.grow(&stored, wanted)?;
-        } else if !range.allows(bytes) {
-            let why = format!("the volume has {bytes} bytes, and volumes do not shrink");
-            return Err(Status::new(Code::OutOfRange, why));
+        } else {
+            range.need(bytes)?;
         }
         Ok(ControllerExpandVolumeResponse {
             capacity_bytes: signed(bytes),

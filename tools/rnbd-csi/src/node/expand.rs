@@ -44,10 +44,7 @@ impl Node {
             return Err(Status::not_found(format!("{path:?} does not exist")));
         }
         let device = self.when_grown(&id, device, range.required)?;
-        if !range.allows(device.bytes.unwrap_or(0)) {
-            let why = "the disk is larger than the limit, and disks do not shrink";
-            return Err(Status::new(Code::OutOfRange, why));
-        }
+        range.need(device.bytes.unwrap_or(0))?;
         let node = self.devices.node(&device);
         let number = mounts::device_number(&node)?;
         let mut mounts = mounts::all()?;

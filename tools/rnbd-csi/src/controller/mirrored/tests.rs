@@ -326,8 +326,18 @@ fn a_volume_grows_by_its_legs() {
     };
     let done = expand(16 * MIB, 0).unwrap();
     assert!(done.capacity_bytes >= 16 * MIB && done.node_expansion_required);
-    assert_eq!(expand(16 * MIB, 0), Ok(done));
-    assert_eq!(expand(MIB, 8 * MIB).unwrap_err().code, Code::OutOfRange);
+    assert_eq!(expand(16 * MIB, 0), Ok(done.clone()));
+    // The limit is below the size of the legs that there are, or that the volume would need.
+    for (required, limit) in [(MIB, 8 * MIB), (20 * MIB, 20 * MIB)] {
+        let error = expand(required, limit).unwrap_err();
+        assert_eq!(error.code, Code::OutOfRange);
+        let asked = format!("at most {limit} bytes are asked for");
+        assert!(error.message.contains(&asked), "{error:?}");
+        assert!(error.message.contains("the volume has "), "{error:?}");
+    }
+    let error = expand(20 * MIB, 20 * MIB).unwrap_err();
+    let have = format!("the volume has {} bytes", done.capacity_bytes);
+    assert!(error.message.ends_with(&have), "{error:?}");
     let error = expand(i64::MAX / 4, 0).unwrap_err();
     assert_eq!(error.code, Code::ResourceExhausted);
 }

@@ -250,7 +250,12 @@ fn a_volume_grows_and_does_not_shrink() {
     assert_eq!(expand(3 * MIB, 0), Ok((3 * MIB, true)));
     assert_eq!(expand(3 * MIB, 0), Ok((3 * MIB, true)));
     assert_eq!(expand(2 * MIB, 0), Ok((3 * MIB, true)));
-    assert_eq!(expand(MIB, 2 * MIB).unwrap_err().code, Code::OutOfRange);
+    let error = expand(MIB, 2 * MIB).unwrap_err();
+    assert_eq!(error.code, Code::OutOfRange);
+    for number in [MIB, 2 * MIB, 3 * MIB] {
+        let number = number.to_string();
+        assert!(error.message.contains(&number), "{number}: {error:?}");
+    }
     assert_eq!(
         expand(i64::MAX / 2, 0).unwrap_err().code,
         Code::ResourceExhausted
