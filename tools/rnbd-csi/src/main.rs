@@ -11,8 +11,10 @@
 //! - [`volume`], [`capability`]: what requests say about volumes.
 //! - [`busy`], [`fail`], [`programs`]: what several of them need.
 //!
-//! Each call can be made again, whatever the call before has done of it: nothing is remembered but
-//! what the kernel, a folder or LVM knows.
+//! Each call can be made again, whatever the call before has done of it. For that the program keeps
+//! nothing in its memory from one call to the next: each call asks the kernel what is mapped and
+//! mounted, and the folder or LVM which volumes there are. Only of mirrored volumes the program
+//! keeps files: records of their legs in `/var/lib/rnbd`, and notes in `/run/rnbd`.
 
 #![forbid(unsafe_code)]
 

@@ -32,7 +32,7 @@ pub enum Kind {
     NotPermitted = 4,
     /// The object is in use, exists already, or is in a state that does not allow the action.
     Busy = 5,
-    /// The server cannot be reached, or does not answer.
+    /// The server cannot be reached, or does not respond.
     Unreachable = 6,
     /// A kernel module is not loaded, or lacks the function.
     Unsupported = 7,

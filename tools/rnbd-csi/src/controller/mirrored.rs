@@ -2,8 +2,8 @@
 
 //! The controller of mirrored volumes: each leg is made by the driver of its server.
 //!
-//! Nothing is remembered: the legs of a volume have names that are made of the volume's name, and
-//! the servers say which of them are there.
+//! The controller keeps no list of volumes: the legs of a volume have names that are made of the
+//! volume's name, and the servers say which of them are there.
 
 use super::fixed;
 use super::legs;
@@ -288,7 +288,7 @@ impl Maker for Mirrored {
         let (peers, servers) = self.chosen(&request.parameters)?;
         let stored = name::of_leg(&request.name, &servers);
         let _turn = self.busy.turn(&stored)?;
-        // All servers answer before a leg is made.
+        // All servers respond before a leg is made.
         let mut legs = Legs::find(peers, &stored)?;
         if !legs.fit(&range) {
             let why = format!("volume {:?} exists with another size", request.name);

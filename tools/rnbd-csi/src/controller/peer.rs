@@ -187,7 +187,7 @@ impl Peer {
             )),
             Err(why) => Err(Status::new(
                 Code::Unavailable,
-                format!("the driver of server {} does not answer: {why}", self.name),
+                format!("the driver of server {} does not respond: {why}", self.name),
             )),
         }
     }
@@ -206,7 +206,8 @@ mod tests {
         };
         let error = peer.find("csim-a").unwrap_err();
         assert_eq!(error.code, Code::Unavailable);
-        assert!(error.message.contains("storage2"), "{error:?}");
+        let said = "the driver of server storage2 does not respond: ";
+        assert!(error.message.starts_with(said), "{error:?}");
         assert!(peer.leg(None).is_err());
         let other = Volume {
             volume_id: "storage3:csim-a".to_owned(),

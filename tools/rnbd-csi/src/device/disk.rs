@@ -38,7 +38,7 @@ pub(super) struct Disks {
     system: System,
     node_id: String,
     /// By session: it is locked while a disk of it is mapped, so that one call makes the session,
-    /// and the others find it. A server that does not answer holds up its own disks only.
+    /// and the others find it. A server that does not respond holds up its own disks only.
     sessions: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
 }
 

@@ -368,7 +368,7 @@ impl Mirrors {
     pub(super) fn map_missing(&self, disks: &Disks) -> Result<Vec<String>> {
         let notes = Notes::of(&self.system);
         let mut lines = Vec::new();
-        // A server that does not answer takes its time: it is asked for one leg in each round.
+        // A server that does not respond takes its time: it is asked for one leg in each round.
         let mut away = BTreeSet::new();
         for (name, id, context) in notes.all()? {
             let VolumeId::Mirror(mirror) = &id else {

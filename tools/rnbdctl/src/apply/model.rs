@@ -33,7 +33,7 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub(crate) state: State,
-    /// Destinations that do not answer.
+    /// Destinations that do not respond.
     pub(crate) down: BTreeSet<String>,
     /// The paths that host names stand for.
     pub(crate) names: BTreeMap<String, Vec<PathAddress>>,
@@ -92,7 +92,7 @@ impl Inner {
     fn reach(&self, path: &PathAddress) -> Result {
         let destination = path.dst.to_text();
         match self.down.contains(destination.as_str()) {
-            true => Err(fail(Kind::Unreachable, "the server does not answer")),
+            true => Err(fail(Kind::Unreachable, "the server does not respond")),
             false => self.accept(destination.as_str()),
         }
     }

@@ -2,7 +2,7 @@
 
 //! All sessions side by side, again and again until everything is there.
 //!
-//! Each session has a thread: a server that does not answer keeps its thread in the kernel for as
+//! Each session has a thread: a server that does not respond keeps its thread in the kernel for as
 //! long as a connection may take, and no other thread. If the program is told to end, a thread that
 //! is in the kernel is left behind; the kernel interrupts the thread's call when the process exits.
 

@@ -333,7 +333,7 @@ fn is_found(goal: Goal<'_>, change: &Change) -> bool {
 
 /// The object that failed when a device was to be mapped by a path.
 enum Subject {
-    /// The server answered, and refused the device.
+    /// The server responded, and refused the device.
     Device,
     /// The server was not reached.
     Path,

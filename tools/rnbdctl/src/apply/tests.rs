@@ -277,7 +277,7 @@ fn the_last_connected_path_stays() {
     assert_eq!(
         failures(&summary),
         [
-            "fast: path ip:10.9.9.9: the server does not answer",
+            "fast: path ip:10.9.9.9: the server does not respond",
             "fast: path ip:192.168.7.7@ip:10.0.2.2: no other path of the session is connected",
         ]
     );
@@ -296,9 +296,9 @@ fn one_failure_does_not_keep_the_rest_away() {
         failures(&summary),
         [
             "fast: device c (rw): no path of the session can be connected",
-            "fast: path ip:10.0.2.2: the server does not answer",
+            "fast: path ip:10.0.2.2: the server does not respond",
             "storage: device a (rw): no such disk",
-            "storage: path ip:10.0.0.2: the server does not answer",
+            "storage: path ip:10.0.0.2: the server does not respond",
         ]
     );
     let client = model.state().unwrap().client;
@@ -531,7 +531,7 @@ fn the_last_device_of_a_session_is_mapped_in_another_way() {
     let summary = once(&model, &changed);
     assert_eq!(
         failures(&summary),
-        ["fast: path ip:10.0.4.2: the server does not answer"]
+        ["fast: path ip:10.0.4.2: the server does not respond"]
     );
     model.with(|inner| inner.down.clear());
     once(&model, &changed);

@@ -194,7 +194,7 @@ fn meanings(without_path: bool) -> &'static [&'static [Meaning]] {
 
 /// Maps a disk and waits for its device node, no longer than `patience`.
 ///
-/// Blocks while a session is being connected. If the server does not answer, each step takes as
+/// Blocks while a session is being connected. If the server does not respond, each step takes as
 /// long as the session's `connect_timeout_ms` says (30 s).
 pub fn map(system: &System, request: &MapRequest, patience: Duration) -> Result<Mapped> {
     let what = request.what();

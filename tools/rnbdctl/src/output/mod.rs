@@ -197,14 +197,14 @@ mod tests {
             colour: false,
             width,
         };
-        let text = "kernel: the server does not answer";
+        let text = "kernel: the server does not respond";
         assert_eq!(
             output(Some(20)).indented(2, text),
-            "  kernel: the\n    server does not\n    answer\n"
+            "  kernel: the\n    server does not\n    respond\n"
         );
         assert_eq!(
             output(None).indented(2, text),
-            "  kernel: the server does not answer\n"
+            "  kernel: the server does not respond\n"
         );
     }
 }
