@@ -21,7 +21,7 @@ use crate::System;
 /// Mapped devices.
 pub fn devices() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
-        let devices = system().client_devices().unwrap_or_default();
+        let devices = system().client_device_rows().unwrap_or_default();
         devices.iter().map(device).collect()
     })
 }
@@ -56,7 +56,7 @@ pub fn mirrors() -> ArgValueCandidates {
 pub fn everything() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let system = system();
-        let mut found: Vec<_> = (system.client_devices().unwrap_or_default().iter())
+        let mut found: Vec<_> = (system.client_device_rows().unwrap_or_default().iter())
             .map(device)
             .collect();
         let sessions = system.client_sessions().unwrap_or_default();
@@ -109,7 +109,7 @@ pub fn exports() -> ArgValueCandidates {
 pub fn timed_devices() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let system = system();
-        let devices = system.client_devices().unwrap_or_default();
+        let devices = system.client_device_rows().unwrap_or_default();
         let exported = system.server_devices().unwrap_or_default();
         let exported = exported.iter();
         let exported = exported.map(|device| candidate(&device.name, "exported device"));

@@ -51,9 +51,9 @@ impl System {
         self.devices(Detail::Whole)
     }
 
-    /// All mapped devices, by name, with the values for a row of a table: name, session, disk,
-    /// access mode, state and size. The others are `None`, as of a module that does not have them.
-    /// It reads half as many files as [`Self::client_devices`].
+    /// All mapped devices, by name, with the values for a row of a table or a completion: name,
+    /// session, disk, access mode, state and size. The others are `None`, as of a module that does
+    /// not have them. It reads half as many files as [`Self::client_devices`].
     pub fn client_device_rows(&self) -> Result<Vec<ClientDevice>> {
         self.devices(Detail::Row)
     }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 
 use crate::fake::Fake;
 use crate::fake::Modules;
+use crate::shell::offered;
 
 const DEVICES: usize = 1000;
 
@@ -64,8 +65,9 @@ struct Calls {
     closes: usize,
 }
 
-/// The files of a device that a command opens, whichever thread does so, with their calls.
-fn files_of(fake: &Fake, device: &str, args: &[&str]) -> BTreeMap<String, Calls> {
+/// The files of a device that the program opens in `run`, whichever thread does so, with their
+/// calls.
+fn files_of(fake: &Fake, device: &str, run: impl FnOnce()) -> BTreeMap<String, Calls> {
     let events = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
     let calls = inotify::WatchFlags::OPEN
         | inotify::WatchFlags::ACCESS
@@ -75,7 +77,7 @@ fn files_of(fake: &Fake, device: &str, args: &[&str]) -> BTreeMap<String, Calls>
         let folder = fake.path(&format!("sys/block/{device}{folder}"));
         inotify::add_watch(&events, folder, calls).unwrap();
     }
-    fake.ok(args);
+    run();
     let mut buffer = [const { MaybeUninit::uninit() }; 4096];
     let mut reader = inotify::Reader::new(events, &mut buffer);
     let mut files: BTreeMap<String, Calls> = BTreeMap::new();
@@ -101,7 +103,7 @@ fn files_of(fake: &Fake, device: &str, args: &[&str]) -> BTreeMap<String, Calls>
 }
 
 #[test]
-fn a_list_opens_each_file_once_and_a_table_only_its_own() {
+fn a_list_opens_each_file_once_and_tables_and_completions_only_their_own() {
     let fake = thousand();
     let row = ["access_mode", "mapping_path", "session", "size", "state"];
     let more = [
@@ -113,13 +115,21 @@ fn a_list_opens_each_file_once_and_a_table_only_its_own() {
         "nr_poll_queues",
     ];
     let whole: Vec<_> = row.into_iter().chain(more).collect();
-    for (args, expected) in [
-        (&["list"] as &[&str], row.as_slice()),
-        (&["list", "devices", "-o", "csv"], &row),
-        (&["list", "-o", "json"], &whole),
+    let list: &dyn Fn(&[&str]) = &|args| drop(fake.ok(args));
+    let complete: &dyn Fn(&[&str]) = &|words| {
+        let offered = offered(&fake, words);
+        assert!(offered.iter().any(|name| name == "rnbd999"), "{words:?}");
+    };
+    for (run, args, expected) in [
+        (list, &["list"] as &[&str], row.as_slice()),
+        (list, &["list", "devices", "-o", "csv"], &row),
+        (list, &["list", "-o", "json"], &whole),
+        (complete, &["rnbdctl", "unmap", ""], &row),
+        (complete, &["rnbdctl", "show", ""], &row),
+        (complete, &["rnbdctl", "latency", ""], &row),
     ] {
         for device in ["rnbd0", "rnbd500", "rnbd999"] {
-            let mut files = files_of(&fake, device, args);
+            let mut files = files_of(&fake, device, || run(args));
             for name in expected {
                 let once = Calls {
                     opens: 1,
@@ -144,20 +154,32 @@ fn a_list_has_a_line_for_each() {
 }
 
 /// Run it with `cargo test --release -- --ignored --nocapture`.
+///
+/// The files are of the temporary folder, so the time that the modules take for a file of sysfs is
+/// not in it.
 #[test]
 #[ignore = "measures, and only a release build is worth it"]
 fn time_of_a_list() {
     let fake = thousand();
-    let mut times: Vec<_> = (0..20)
-        .map(|_| {
-            let begin = Instant::now();
-            fake.ok(&["list"]);
-            begin.elapsed()
-        })
-        .collect();
-    times.sort();
-    println!(
-        "list of {DEVICES} devices: median {:?}, best {:?}",
-        times[10], times[0]
-    );
+    let runs: [(&str, &dyn Fn()); 3] = [
+        ("list", &|| drop(fake.ok(&["list"]))),
+        ("list -o json", &|| drop(fake.ok(&["list", "-o", "json"]))),
+        ("the completions of unmap", &|| {
+            drop(offered(&fake, &["rnbdctl", "unmap", ""]));
+        }),
+    ];
+    for (what, run) in runs {
+        let mut times: Vec<_> = (0..20)
+            .map(|_| {
+                let begin = Instant::now();
+                run();
+                begin.elapsed()
+            })
+            .collect();
+        times.sort();
+        println!(
+            "{what}, {DEVICES} devices: median {:?}, best {:?}",
+            times[10], times[0]
+        );
+    }
 }

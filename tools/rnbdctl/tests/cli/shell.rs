@@ -23,7 +23,7 @@ fn shells_are_told_to_ask_the_program() {
 }
 
 /// The program's completions for the last of these words, as bash asks for them.
-fn offered(fake: &Fake, words: &[&str]) -> Vec<String> {
+pub(crate) fn offered(fake: &Fake, words: &[&str]) -> Vec<String> {
     let mut command = assert_cmd::Command::new(env!("CARGO_BIN_EXE_rnbdctl"));
     command
         .env_clear()
