@@ -18,7 +18,7 @@ numbered! {
         /// Each path in turn.
         RoundRobin = 0,
         /// The path with the fewest requests in flight on the connection that the request would
-        /// take; paths with equally few take turns.
+        /// take ([`Candidate::sent_by_policy()`]); paths with equally few take turns.
         MinInflight = 1,
         /// The path whose last heartbeat had the shortest round trip.
         MinLatency = 2,
@@ -56,9 +56,9 @@ impl PolicyKind {
 pub trait Candidate {
     /// Whether the path can carry requests.
     fn is_connected(&self) -> bool;
-    /// The requests in flight on the connection that the new request would take. Requests that were
-    /// sent while the session had no other path may be left out.
-    fn in_flight(&self) -> i32;
+    /// The requests in flight on the connection that the new request would take, as far as a policy
+    /// has sent them. Requests that were sent while the session had no other path may be left out.
+    fn sent_by_policy(&self) -> i32;
     /// The round-trip time of the last heartbeat, in ns. 0 before the first one of the path; the
     /// time is kept over a reconnection.
     fn latency_ns(&self) -> u64;
@@ -84,7 +84,7 @@ pub fn choose<P: Candidate>(
             // a CPU with one request at a time would only ever use the first path.
             turn_among(&connected, turn).and_then(|first| {
                 let from_first = connected.clone().skip(first).chain(connected.take(first));
-                from_first.min_by_key(|(_, path)| path.in_flight())
+                from_first.min_by_key(|(_, path)| path.sent_by_policy())
             })
         }
         PolicyKind::MinLatency => connected.min_by_key(|(_, path)| path.latency_ns()),

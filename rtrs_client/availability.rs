@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a session has a path that is up, and what the server is told of that.
+//! Whether a session has a path that is up, and what the server is told of that: rule 3 of failover
+//! in Documentation/design.md.
 //!
 //! A request whose path fails goes to another path when the server has ended the first path (the
 //! fence, `path/teardown.rs`). It keeps its chunk of the server's memory, and the server has the

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a request whose path is lost goes to another path, or is given up.
+//! How a request whose path is lost goes to another path, or is given up: rule 3 of failover in
+//! Documentation/design.md.
 
 use kernel::{
     sync::rcu,

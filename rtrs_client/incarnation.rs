@@ -44,20 +44,21 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
 /// The state that the handlers of all connections of one establishment share.
 pub(crate) struct Incarnation<P: PathEvents> {
     pub(crate) path: Arc<P>,
-    /// The number of the path in messages on other paths, for this establishment.
-    pub(crate) number: u32,
+    /// The number of the path in messages on other paths, for this establishment. The states of
+    /// tags have another number ([`PathRequests::incarnation()`]).
+    pub(crate) path_number: u32,
     requests: SetOnce<PathRequests>,
     /// The heartbeats and acknowledgements in the send queue of the service connection.
     pub(crate) heartbeat: HeartbeatMessages,
 }
 
 impl<P: PathEvents> Incarnation<P> {
-    /// Begins a new establishment, whose number in messages on other paths is `number`.
-    pub(crate) fn new(path: Arc<P>, number: u32) -> Result<Arc<Self>> {
+    /// Begins a new establishment, whose number in messages on other paths is `path_number`.
+    pub(crate) fn new(path: Arc<P>, path_number: u32) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
                 path,
-                number,
+                path_number,
                 requests: SetOnce::new(),
                 heartbeat: HeartbeatMessages::new(),
             },

@@ -123,7 +123,7 @@ impl Candidate for Seen<'_> {
     }
 
     #[inline]
-    fn in_flight(&self) -> i32 {
+    fn sent_by_policy(&self) -> i32 {
         let set = self.path.connections(self.guard);
         set.and_then(|set| set.incarnation.requests())
             .map_or(i32::MAX, |requests| {

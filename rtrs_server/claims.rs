@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which request owns a chunk, among all paths of a session.
+//! Which request owns a chunk, among all paths of a session: rule 2 of failover in
+//! Documentation/design.md.
 //!
 //! A chunk has one owner at a time, whatever path its requests come by. A second request for the
 //! chunk is parked. The chunks belong to the session, and a client that fails over sends a request
@@ -16,8 +17,8 @@
 //! The responses to all copies are sent when the last copy has finished. Until then the owner's
 //! response is withheld, since the server does not know which copy the client waits for: copies may
 //! be looked at in any order. The client cannot reuse the chunk before, so every read of the chunk
-//! finds the same request. Responses are withheld for clients that do not ask for the end of a
-//! path. If a client asks, no path of an earlier copy can carry a response any more.
+//! finds the same request. Responses are withheld for all clients. For a client that asks for the
+//! end of a path this changes nothing: the paths of earlier copies carry no response any more.
 //!
 //! All requests for a chunk must therefore be copies of the same request. A client that has lost
 //! all paths, or has no path that can carry a request, gives requests up, and then uses their

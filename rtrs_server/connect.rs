@@ -4,6 +4,9 @@
 //!
 //! The first connection of a path makes the path, and the first connection of a client makes its
 //! session. A refusal has the errno that the C module gives.
+//!
+//! A client that has given up requests gets no path of its old session, and a new session when the
+//! old one is gone (`check_given_up()`): rule 3 of failover in Documentation/design.md.
 
 use core::cmp::Ordering;
 use kernel::sync::Arc;

@@ -200,6 +200,9 @@ impl<R: Send + Sync + 'static> PathCore<R> {
     }
 
     /// Changes the state by `event`. False if the event does not change this state. Any context.
+    ///
+    /// A change is a full barrier. Rule 1 of failover needs that (`begin()` in `request.rs`): a
+    /// request that begins either sees the change, or has claimed its chunk before the copy does.
     pub(crate) fn change_state(&self, event: ServerEvent) -> bool {
         loop {
             let old = self.state();

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The end of a path, for which the client asks on another path.
+//! The end of a path, for which the client asks on another path: rule 1 of failover in
+//! Documentation/design.md.
 //!
 //! A client whose path fails sends its requests again by another path. From then on no request that
-//! came by the first path may *begin*. A request that had begun may not end after the client has
-//! the response to its copy. A request *begins* when it claims its chunk while the path is
-//! connected (`request::begin()`). So the client is told when the first path has ended: none of its
-//! requests begins any more, and its queue pairs are in error and drained; see
-//! [`Imm::PathEnd`](proto::rtrs::Imm::PathEnd).
+//! came by the first path may *begin*. A request that has begun must end before the client gets the
+//! response to its copy. A request *begins* when it claims its chunk while the path is connected
+//! (`request::begin()`). So the client is told when the first path has ended: none of its requests
+//! begins any more, its queue pairs were disconnected, which puts them into the error state, and
+//! are drained; see [`Imm::PathEnd`](proto::rtrs::Imm::PathEnd).
 //!
 //! A request that had begun may go on, and be handed to the user later, so a request that hangs
 //! does not hold up all others. The request owns its chunk (`claims.rs`): a copy that comes by

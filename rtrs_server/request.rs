@@ -136,9 +136,10 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
     chunk.request = None;
     if !io.path.is_connected() {
         // Rule 1 of failover: once `PATH_ENDED` was sent, no request of the path gets past here.
-        // The chunk is claimed before this look, with a full barrier: either this look finds the
-        // path closing, or a copy by another path finds the chunk owned and waits. If the path is
-        // not connected yet, its client has sent a request before it was told where to write.
+        // The chunk is claimed before this look, with a full barrier, and the change of the path's
+        // state is a full barrier, too: either this look finds the path closing, or a copy by
+        // another path finds the chunk owned and waits. If the path is not connected yet, its
+        // client has sent a request before it was told where to write.
         return close_and_release(io, chunk);
     }
     let usual = (chunk.offset as usize)

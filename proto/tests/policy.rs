@@ -11,7 +11,7 @@ use proto::policy::{
 #[derive(Clone, Copy)]
 struct Path {
     connected: bool,
-    in_flight: i32,
+    sent_by_policy: i32,
     latency_ns: u64,
 }
 
@@ -20,8 +20,8 @@ impl Candidate for Path {
         self.connected
     }
 
-    fn in_flight(&self) -> i32 {
-        self.in_flight
+    fn sent_by_policy(&self) -> i32 {
+        self.sent_by_policy
     }
 
     fn latency_ns(&self) -> u64 {
@@ -29,17 +29,17 @@ impl Candidate for Path {
     }
 }
 
-fn up(in_flight: i32, latency_ns: u64) -> Path {
+fn up(sent_by_policy: i32, latency_ns: u64) -> Path {
     Path {
         connected: true,
-        in_flight,
+        sent_by_policy,
         latency_ns,
     }
 }
 
 const DOWN: Path = Path {
     connected: false,
-    in_flight: 0,
+    sent_by_policy: 0,
     latency_ns: 0,
 };
 
@@ -135,8 +135,13 @@ fn the_least_busy_and_the_quickest() {
 
 #[test]
 fn paths_that_are_equally_busy_take_turns() {
-    for in_flight in [0, 3] {
-        let paths = [DOWN, up(in_flight, 10), up(9, 1), up(in_flight, 30)];
+    for sent_by_policy in [0, 3] {
+        let paths = [
+            DOWN,
+            up(sent_by_policy, 10),
+            up(9, 1),
+            up(sent_by_policy, 30),
+        ];
         let mut turns = [0; 4];
         for number in 0..300 {
             turns[chosen(PolicyKind::MinInflight, &paths, number)] += 1;

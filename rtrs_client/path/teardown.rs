@@ -127,7 +127,7 @@ impl Path {
         if requests.in_flight() == 0 {
             return Fence::Passed;
         }
-        let path_number = set.incarnation.number;
+        let path_number = set.incarnation.path_number;
         self.ending.begin(path_number);
         let fence = if requests.ends_other_paths() {
             self.wait_for_path_ended(path_number)

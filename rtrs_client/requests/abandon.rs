@@ -60,9 +60,9 @@ impl PathRequests {
     }
 
     /// Abandons request `number`, if [it can be](Self::abandonable_on), and returns whether it
-    /// could. `cid_and_flags` is the connection of `queue_pair` with the request's `FLAGS`. `committed`
-    /// is called if the request is abandoned, before the server's response can be noticed. Any
-    /// context; the path must not be taken down meanwhile.
+    /// could. `cid_and_flags` is the connection of `queue_pair` with the request's `FLAGS`.
+    /// `committed` is called if the request is abandoned, before the server's response can be
+    /// noticed. Any context; the path must not be taken down meanwhile.
     pub(crate) fn abandon<H: Handler>(
         &self,
         queue_pair: &QueuePairRef<H>,
