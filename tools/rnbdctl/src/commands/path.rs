@@ -3,7 +3,6 @@
 //! `rnbdctl path`: the paths of this client's sessions.
 
 use proto::addr::PathAddress;
-use proto::setting::HOLD_IO;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -12,6 +11,7 @@ use crate::address::path_text;
 use crate::cli::Context;
 use crate::complete;
 use crate::control;
+use crate::model::ClientDevice;
 use crate::model::Path;
 use crate::model::Policy;
 use crate::model::Version;
@@ -169,15 +169,23 @@ fn agree(is_forced: bool, doing: &str, path: &Path, context: &Context) -> Result
     if devices.is_empty() {
         return Ok(());
     }
-    let names = output::names(devices.iter().map(|device| device.path.as_str()));
-    let holds = session.settings.get(HOLD_IO.name).unwrap_or(0);
-    let fate = match holds {
-        0 => "would fail at once".to_owned(),
-        ms => format!("would be held, and fail after {} s", ms.div_euclid(1000)),
-    };
+    let groups = session.by_hold_ms(&devices);
+    let fates: Vec<_> = groups.iter().map(|(ms, group)| fate(*ms, group)).collect();
     let what = format!("{doing} path {} of session {}", path.name, session.name);
-    let danger = format!("no other path of the session is up: requests of {names} {fate}");
+    let danger = format!("no other path of the session is up: {}", fates.join("; "));
     output::confirm(is_forced, &what, &danger)
+}
+
+/// What would become of the requests of devices that wait for `hold_ms`.
+fn fate(hold_ms: i64, devices: &[&ClientDevice]) -> String {
+    let names = output::names(devices.iter().map(|device| device.path.as_str()));
+    match hold_ms {
+        0 => format!("requests of {names} would fail at once"),
+        ms => format!(
+            "requests of {names} would be held, and fail after {} s",
+            ms.div_euclid(1000)
+        ),
+    }
 }
 
 fn policy(args: &PolicyArgs, context: &Context) -> Result {

@@ -82,6 +82,17 @@ impl ClientDevice {
             _ => None,
         }
     }
+
+    /// The time that requests wait while no path of `session` is up, in ms; 0: they fail at once.
+    /// The session's time counts for a device without a time of its own.
+    pub fn hold_ms(&self, session: &ClientSession) -> i64 {
+        let own = self
+            .hold_io_ms
+            .filter(|&ms| ms != setting::HOLD_DISK_IO.default);
+        own.map(i64::from)
+            .or_else(|| session.settings.get(setting::HOLD_IO.name))
+            .unwrap_or(0)
+    }
 }
 
 /// Whether a device works.
@@ -257,6 +268,22 @@ impl ClientSession {
     /// The number of its paths that are up.
     pub fn paths_up(&self) -> usize {
         self.paths.iter().filter(|path| path.is_up()).count()
+    }
+
+    /// `devices` of this session by [their times](ClientDevice::hold_ms), in their order.
+    pub fn by_hold_ms<'d>(
+        &self,
+        devices: impl IntoIterator<Item = &'d ClientDevice>,
+    ) -> Vec<(i64, Vec<&'d ClientDevice>)> {
+        let mut groups: Vec<(i64, Vec<_>)> = Vec::new();
+        for device in devices {
+            let ms = device.hold_ms(self);
+            match groups.iter_mut().find(|(time, _)| *time == ms) {
+                Some((_, group)) => group.push(device),
+                None => groups.push((ms, vec![device])),
+            }
+        }
+        groups
     }
 }
 

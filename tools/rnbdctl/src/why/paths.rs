@@ -2,8 +2,6 @@
 
 //! The troubles of the paths of a session.
 
-use proto::setting::HOLD_IO;
-
 use super::said;
 use super::Facts;
 use super::Trouble;
@@ -147,16 +145,9 @@ pub(super) fn of(facts: &Facts, session: &ClientSession) -> Vec<Trouble> {
 }
 
 fn no_path(facts: &Facts, session: &ClientSession, devices: &[&ClientDevice]) -> Trouble {
-    let names = output::names(devices.iter().map(|device| device.path.as_str()));
-    let hold_ms = session.settings.get(HOLD_IO.name).unwrap_or(0);
-    let fate = match hold_ms {
-        0 => "fail at once".to_owned(),
-        ms => format!(
-            "are held, and fail {} s after the last path was lost",
-            ms.div_euclid(1000)
-        ),
-    };
-    let problem = format!("no path to the server is up: requests of {names} {fate}");
+    let groups = session.by_hold_ms(devices.iter().copied());
+    let fates: Vec<_> = groups.iter().map(|(ms, group)| fate(*ms, group)).collect();
+    let problem = format!("no path to the server is up: {}", fates.join("; "));
     let remedy = match session.paths.is_empty() {
         true => format!("add a path: rnbdctl path add {} SERVER", session.name),
         false => "see the trouble of each path below".to_owned(),
@@ -173,6 +164,18 @@ fn no_path(facts: &Facts, session: &ClientSession, devices: &[&ClientDevice]) ->
     trouble.for_seconds = first.map(|time| facts.seconds_since(time));
     trouble.kernel = said::lines(facts.of_session(&session.name));
     trouble
+}
+
+/// What becomes of the requests of devices that wait for `hold_ms`.
+fn fate(hold_ms: i64, devices: &[&ClientDevice]) -> String {
+    let names = output::names(devices.iter().map(|device| device.path.as_str()));
+    match hold_ms {
+        0 => format!("requests of {names} fail at once"),
+        ms => format!(
+            "requests of {names} are held, and fail {} s after the last path was lost",
+            ms.div_euclid(1000)
+        ),
+    }
 }
 
 fn path_down(facts: &Facts, path: &Path) -> Trouble {

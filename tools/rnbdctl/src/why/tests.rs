@@ -303,6 +303,29 @@ fn without_a_path_the_session_is_the_trouble() {
 }
 
 #[test]
+fn without_a_path_the_hold_time_of_a_device_counts() {
+    let mut facts = well().down(&[FIRST, SECOND]).closed(0).closed(1);
+    let problem = |facts: &Facts| troubles(facts)[0].problem.clone();
+    // A leg of a mirror, and a disk that does as its session says.
+    facts.client.devices[0].hold_io_ms = Some(0);
+    facts.client.devices[1].hold_io_ms = Some(-1);
+    assert_eq!(
+        problem(&facts),
+        "no path to the server is up: requests of /dev/rnbd0 fail at once; requests of /dev/rnbd1 \
+         are held, and fail 600 s after the last path was lost"
+    );
+    // As of `rnbdctl map --hold` in a session without a hold time.
+    facts.client.sessions[0].settings.0.insert("hold_io_ms", 0);
+    facts.client.devices[0].hold_io_ms = Some(30_000);
+    facts.client.devices[1].hold_io_ms = Some(30_000);
+    assert_eq!(
+        problem(&facts),
+        "no path to the server is up: requests of /dev/rnbd0 and /dev/rnbd1 are held, and fail \
+         30 s after the last path was lost"
+    );
+}
+
+#[test]
 fn a_device_that_was_not_opened_again_has_a_reason() {
     for (number, part) in [
         (-2, "no such disk any more (ENOENT)"),

@@ -248,6 +248,15 @@ fn paths() {
     assert!(!fake
         .read(&client_path("backup", UP, "disconnect"))
         .starts_with('1'));
+    // A device's own time counts, not that of its session.
+    fake.write("sys/block/rnbd2/rnbd/hold_io_ms", "30000\n");
+    let said = fake.run(&["path", "disconnect", "10.0.0.2"]);
+    for part in [
+        "requests of /dev/rnbd0 and /dev/rnbd10 would fail at once",
+        "requests of /dev/rnbd2 would be held, and fail after 30 s",
+    ] {
+        assert!(said.stderr.contains(part), "no {part} in {said:?}");
+    }
     fake.ok(&["path", "disconnect", "10.0.0.2", "--force"]);
     assert!(fake
         .read(&client_path("backup", UP, "disconnect"))
