@@ -15,6 +15,7 @@ from . import csi
 from . import paths
 from . import release
 from . import results
+from . import rnbdctl
 from . import selftest_modules
 from . import selftest_pool
 from . import summary
@@ -100,8 +101,10 @@ def main(options: argparse.Namespace) -> int:
     modules = _modules(options.kernel, options.modules_dir, chosen)
     if not any(modules[options.modules].rglob("*.ko")):
         return usage_error(f"no modules in {modules[options.modules]}; build them first")
+    # A case has no time to compile.
+    for machine in {paths.machine(options.kernel), paths.machine(options.server_kernel or options.kernel)}:
+        rnbdctl.program(machine)
     if any(subject.name.startswith(csi.SUBJECTS) for subject, _ in chosen):
-        # A case has no time to compile.
         csi.failing_program(paths.machine(options.kernel))
     if options.quick:
         left = _count(choose(fit(every, options.kernel, False), names)) - _count(chosen)
