@@ -19,7 +19,7 @@ from lib import rnbd
 
 FILE = "/etc/rnbd/rnbd.toml"
 SLICE_MIB = 12
-# The servers answer after so many milliseconds; the last one is the slowest.
+# By so many milliseconds the packets of each server are delayed.
 DELAYS_MS = (5, 10, 20, 40)
 # Less than the default, so that the servers' machines may be small.
 QUEUE_DEPTH = 64
