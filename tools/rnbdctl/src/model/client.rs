@@ -294,7 +294,7 @@ pub enum Policy {
     /// All paths in turn
     #[value(alias = "rr")]
     RoundRobin,
-    /// The path with the fewest requests in flight
+    /// The path with the fewest requests in flight on the connection of the sending CPU
     #[value(alias = "mi")]
     MinInflight,
     /// The path with the shortest round trip of heartbeats
