@@ -14,6 +14,7 @@ use crate::{
         CONNECT_TIMEOUT_MS,
         HB_INTERVAL_MS,
         HB_MISSED_MAX,
+        MAX_CON_NUM,
         RECONNECT_DELAY_MS, //
     },
     text::{
@@ -70,6 +71,9 @@ pub const MAX_RECONNECT_ATTEMPTS: Setting = Setting::new("max_reconnect_attempts
 /// The time that a device waits for an acknowledgement before it sends again, in ms; 0: the RDMA CM
 /// chooses the time.
 pub const ACK_TIMEOUT: Setting = Setting::new("ack_timeout_ms", 0, 60_000, 0);
+
+/// The connections of a path for requests, beside the polled connections; 0: one for each CPU.
+pub const NR_CONNECTIONS: Setting = Setting::new("nr_connections", 0, (MAX_CON_NUM - 1) as i32, 0);
 
 /// The time that a client keeps requests while no path is up, in ms; 0: requests are not kept.
 pub const HOLD_IO: Setting = Setting::new("hold_io_ms", 0, 86_400_000, 0);

@@ -13,10 +13,7 @@ use kernel_ext::{
     }, //
 };
 use proto::rtrs::Imm;
-use rtrs_core::connection::{
-    SignalInterval,
-    SERVICE_CID, //
-};
+use rtrs_core::connection::SignalInterval;
 
 use crate::work::WorkKind;
 
@@ -54,16 +51,6 @@ impl<H: Handler> Connection<H> {
     /// Whether the next request asks for a send completion.
     pub(crate) fn next_is_signaled(&self) -> bool {
         self.signals.next_is_signaled()
-    }
-}
-
-/// The queue of the session that connection `cid` is for. The service connection shares the CPU and
-/// the vector of the first queue.
-pub(crate) const fn queue_of(cid: u16) -> u16 {
-    if cid == SERVICE_CID {
-        0
-    } else {
-        cid.wrapping_sub(1)
     }
 }
 

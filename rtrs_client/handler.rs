@@ -13,7 +13,6 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    cpu,
     pr_err_ratelimited,
     pr_info_ratelimited,
     prelude::*,
@@ -45,7 +44,6 @@ use proto::rtrs::{
 use rtrs_core::error::from_errno;
 
 use crate::{
-    connection::queue_of,
     incarnation::{
         Incarnation,
         PathEvents, //
@@ -165,11 +163,8 @@ fn set_buffers(
 }
 
 impl<P: PathEvents> ConnectionHandler<P> {
-    /// Makes the handler of connection `cid`.
-    pub(crate) fn new(incarnation: Arc<Incarnation<P>>, cid: u16) -> Result<Arc<Self>> {
-        // Polled connections begin with the first CPU again.
-        let queue = u32::from(queue_of(cid));
-        let cpu = queue.checked_rem(cpu::nr_cpu_ids()).ok_or(EINVAL)?;
+    /// Makes the handler of connection `cid`, whose responses are expected on `cpu`.
+    pub(crate) fn new(incarnation: Arc<Incarnation<P>>, cid: u16, cpu: u32) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 incarnation,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Module parameters: the initial settings of new sessions. All are extensions.
+//! Module parameters: the number of connections, and the initial settings, of new sessions. All are extensions.
 
 use kernel_ext::module_parameter;
 use proto::setting;
@@ -63,4 +63,13 @@ module_parameter! {
     description:
         "Time that requests are held while no path is up in ms, instead of failing at once \
          (0-86400000, default: 0)",
+}
+
+module_parameter! {
+    /// See [`setting::NR_CONNECTIONS`].
+    pub(crate) static NR_CONNECTIONS: Number = Number::new(setting::NR_CONNECTIONS);
+    name: "nr_connections",
+    description:
+        "Connections of a path for requests that raise interrupts; CPUs share them evenly \
+         (0: one for each CPU, at most 4095, default: 0)",
 }

@@ -277,7 +277,8 @@ impl Path {
         &self.destination
     }
 
-    /// The number of connections: one for service, one for each CPU, and the polled ones.
+    /// The number of connections: the service connection, those of the queues that raise
+    /// interrupts, and those of the polled queues.
     pub(crate) fn num_connections(&self) -> u16 {
         self.session.num_connections()
     }

@@ -40,6 +40,7 @@ use crate::{
     availability::Availability,
     drain::Drain,
     events::SessionEvents,
+    params::NR_CONNECTIONS,
     requests::tags::Tags,
     settings::Settings, //
 };
@@ -102,7 +103,11 @@ impl SessionCore {
         queue: QueueHandle,
         events: Arc<dyn SessionEvents>,
     ) -> Result<Arc<Self>> {
-        let num_irq_queues = u16::try_from(cpu::nr_cpu_ids()).map_err(|_| EINVAL)?;
+        let num_irq_queues = match NR_CONNECTIONS.get().value().unsigned_abs() {
+            0 => cpu::nr_cpu_ids(),
+            wanted => wanted.min(cpu::nr_cpu_ids()),
+        };
+        let num_irq_queues = u16::try_from(num_irq_queues).map_err(|_| EINVAL)?;
         let num_poll_queues = u16::try_from(num_poll_queues).map_err(|_| EINVAL)?;
         // One connection is for service.
         let queues = num_irq_queues.checked_add(num_poll_queues).ok_or(EINVAL)?;
@@ -172,15 +177,40 @@ impl SessionCore {
         (self.max_segments.load(ordering::Relaxed) & 0xffff) as u16
     }
 
-    /// The queues for requests that raise interrupts: one for each CPU. Any context.
+    /// The queues for requests that raise interrupts: one for each CPU, or fewer if the module
+    /// parameter `nr_connections` says so. At least 1. Any context.
     pub fn num_irq_queues(&self) -> u16 {
         self.num_irq_queues
+    }
+
+    /// The queue for requests of the current CPU. If each CPU has a queue of its own, the responses
+    /// come to that CPU. Any context.
+    pub fn queue_of_current_cpu(&self) -> u32 {
+        // A session has queues.
+        cpu::current_cpu()
+            .checked_rem(u32::from(self.num_irq_queues))
+            .unwrap_or_default()
     }
 
     /// The queues for requests that are polled. Their numbers follow those of the other queues. Any
     /// context.
     pub fn num_poll_queues(&self) -> u16 {
         self.num_poll_queues
+    }
+
+    /// The CPU that gets the completions of connection `cid`, numbered as C does. The service
+    /// connection, the first queue and the first polled queue have the first CPU.
+    pub(crate) fn cpu_of(&self, cid: u16) -> u32 {
+        let queue = match cid.checked_sub(1) {
+            None => 0,
+            Some(queue) => match queue.checked_sub(self.num_irq_queues) {
+                None => queue,
+                Some(polled) => polled,
+            },
+        };
+        u32::from(queue)
+            .checked_rem(cpu::nr_cpu_ids())
+            .unwrap_or_default()
     }
 
     /// The connections of each path.

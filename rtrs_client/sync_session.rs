@@ -5,7 +5,6 @@
 use core::ops::Deref;
 use kernel::sync::Arc;
 use kernel_ext::{
-    cpu,
     module::ModuleReference,
     page::buffer::PageBuffer,
     prelude::*, //
@@ -115,8 +114,7 @@ impl SyncSession {
         if let Some((buffer, len)) = data {
             permit.scatter().ok_or(EBUSY)?.set_buffer(buffer, len)?;
         }
-        // The response comes to this CPU then.
-        let queue = cpu::current_cpu();
+        let queue = self.session.queue_of_current_cpu();
         let sent = self.session.send(permit, kind, queue, header);
         let result = match sent {
             Ok(()) => tag.wait(),

@@ -22,6 +22,7 @@ use kernel_ext::{
         Text,
         Vectors, //
     },
+    cpu,
     pr_err_ratelimited,
     prelude::*,
     rdma::Direction,
@@ -280,7 +281,8 @@ fn request(
 fn poll(session: Handle, index: u32) -> i32 {
     let found = handles::with_client(session, |client| {
         let transport = client.transport();
-        let polled = index.checked_sub(u32::from(transport.num_irq_queues()));
+        // C's users number a queue for each CPU before the polled queues.
+        let polled = index.checked_sub(cpu::nr_cpu_ids());
         let polled = polled.filter(|polled| *polled < u32::from(transport.num_poll_queues()));
         match polled {
             Some(polled) if transport.is_connected() => Ok(transport.poll(polled)),

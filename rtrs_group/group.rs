@@ -117,6 +117,16 @@ impl Group {
         self.core.slots.count()
     }
 
+    /// A queue for requests of the current CPU that all members have: see
+    /// [`SessionCore::queue_of_current_cpu`](rtrs_client::SessionCore::queue_of_current_cpu). Any
+    /// context.
+    pub fn queue_of_current_cpu(&self) -> u32 {
+        // The least is in the range of each member, also if they differ.
+        let queues = self.members.iter().map(|member| member.session());
+        let queues = queues.map(|session| session.queue_of_current_cpu());
+        queues.min().unwrap_or_default()
+    }
+
     /// The most data of one request, in bytes: that of the member with the least. Any context.
     pub fn max_io_size(&self) -> u32 {
         self.max_io_size

@@ -5,7 +5,6 @@
 use core::ops::Deref;
 use kernel::sync::Arc;
 use kernel_ext::{
-    cpu,
     module::ModuleReference,
     page::buffer::PageBuffer,
     prelude::*,
@@ -108,8 +107,7 @@ impl SyncGroup {
         // The tag's last request has ended, so its permit is there.
         let mut permit = self.group.permit(tag.number()).ok_or(EBUSY)?;
         permit.copy(bytes)?;
-        // The responses come to this CPU then.
-        send(permit, cpu::current_cpu())?;
+        send(permit, self.group.queue_of_current_cpu())?;
         self.events.wait(&tag)
     }
 
@@ -126,13 +124,19 @@ impl SyncGroup {
             let tag = self.events.tags.take()?;
             let permit = self.group.permit(tag.number()).ok_or(EBUSY)?;
             let buffer = PageBuffer::with_len(bytes.len())?;
-            let sent = permit.read(cpu::current_cpu(), header, except, |table| match len {
-                0 => {
-                    table.clear();
-                    Ok(())
-                }
-                _ => table.set_buffer(buffer, len),
-            });
+            let sent =
+                permit.read(
+                    self.group.queue_of_current_cpu(),
+                    header,
+                    except,
+                    |table| match len {
+                        0 => {
+                            table.clear();
+                            Ok(())
+                        }
+                        _ => table.set_buffer(buffer, len),
+                    },
+                );
             let member = match sent {
                 Ok(member) => member,
                 // All members have been asked.

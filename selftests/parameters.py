@@ -36,7 +36,7 @@ EXTENSIONS = {"rtrs_server": {"chunk_pool_mb": ("uint", "0"), "require_auth": ("
                               "file_io_mode": ("string", "direct"),
                               "block_io_mode": ("string", "direct"), "discovery": ("bool", "Y"),
                               "realtime_priority": ("bool", "N"), "state_dir": ("string", "")},
-              "rtrs_client": {**HEARTBEAT, "reconnect_delay_ms": ("", "30000"),
+              "rtrs_client": {**HEARTBEAT, "nr_connections": ("", "0"), "reconnect_delay_ms": ("", "30000"),
                               "connect_timeout_ms": ("", "30000"),
                               "max_reconnect_attempts": ("", "-1"), "hold_io_ms": ("", "0")},
               "rnbd_client": {"host_uuid": ("string", "none")}}

@@ -72,10 +72,7 @@ use super::{
 };
 use crate::{
     availability::ConnectSnapshot,
-    connection::{
-        queue_of,
-        Connection, //
-    },
+    connection::Connection,
     connection_set::ConnectionSet,
     handler::{
         receive_counts,
@@ -252,7 +249,8 @@ impl Setup<'_> {
     /// Establishes connection `cid`.
     fn connect(&mut self, cid: u16) -> Result<(QueuePair<PathHandler>, Arc<PathHandler>)> {
         let path = self.path;
-        let handler = PathHandler::new(self.incarnation.clone(), cid)?;
+        let handler =
+            PathHandler::new(self.incarnation.clone(), cid, self.path.session.cpu_of(cid))?;
         let timeout = path.session.settings.connect_timeout_ms();
         let mut id = resolve_address(path, &handler, timeout)?;
         id.resolve_route(timeout)?;
@@ -303,12 +301,11 @@ impl Setup<'_> {
         } else {
             PollContext::Softirq
         };
-        let vector = u32::from(queue_of(cid));
         let queue = CompletionQueue::new(
             device,
             RESOURCE_OWNER,
             sizes.completions(device)?,
-            vector,
+            self.path.session.cpu_of(cid),
             context,
         )?;
         self.create_queue_pair(id, &domain, &queue, &sizes)

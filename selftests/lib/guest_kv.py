@@ -41,6 +41,16 @@ def put(key: str, length: int, seed: int, at: int = 0) -> None:
     _write(f"{FOLDER}/{key}/value", pattern(seed, length), at)
 
 
+def put_on_cpu(cpu: int, key: str, length: int, seed: int) -> None:
+    """As ``put``, on a CPU."""
+    usual = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        put(key, length, seed)
+    finally:
+        os.sched_setaffinity(0, usual)
+
+
 def put_often(path: str, length: int, count: int) -> None:
     """Write one pattern to the file of a value, so often, each time in one call."""
     value = pattern(1, length)
