@@ -164,7 +164,7 @@ class Story:
             status = node.sh("cryptsetup status data")
             expect("LUKS2" in status and "/dev/rnbd0" in status, status)
             listed = json.loads(node.sh("rnbdctl list --client -o json"))["client"]
-            states = [(path["session"], path["state"]) for path in listed["paths"]]
+            states = [(session["name"], path["state"]) for session in listed["sessions"] for path in session["paths"]]
             expect([state for _, state in states] == ["connected"] * len(NETWORKS), f"paths of {name}: {states}")
             expect(all(session.startswith(f"{name}-") for session, _ in states), f"sessions of {name}: {states}")
             node.run(f"echo first hour of {name} > {MOUNT}/file && sync {MOUNT}/file")
