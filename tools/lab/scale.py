@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import time
-from collections.abc import Iterator
 from collections.abc import Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,100 +22,60 @@ from lib import guest_scale
 from . import bench
 from . import bench_report
 from . import paths
+from . import scale_parameter
 from . import scale_report
 from . import scale_target
-from . import vm_plugin
 from .bench_systems import Configuration
 from .bench_systems import DISK_MIB
 from .bench_systems import free_kib
 from .bench_systems import Job
 from .bench_systems import null_disks
 from .bench_systems import Ready
+from .scale_machine import KIB
+from .scale_machine import load
+from .scale_machine import machine
+from .scale_machine import map_line
+from .scale_machine import names_of
+from .scale_machine import paths_of
+from .scale_machine import RDMA_MTU
+from .scale_machine import say
 from .scale_report import Point
-from .vm import Lab
-from .vm import MachineDied
-from .vm import Options
 from .vm_count import Instructions
 from .vm_count import symbols
-from .vm_node import Node
 from .vm_platform import module_folders
-from .vm_platform import platform
 
 SYSTEMS = ("ours", "c")
-KIB = 1 << 10
-# An Ethernet MTU for an RDMA MTU of 4096.
-RDMA_MTU = 4096
 MAP_DEVICE = "/sys/class/rnbd-client/ctl/map_device"
-SESSIONS = "/sys/class/rtrs-client"
 # A step may take so long by the guest's clock, which may stand for much more of the host's.
 SECONDS = 600.0
 HOST_SECONDS = 3600.0
 REQUESTS = 1600
 
 
-@contextmanager
-def _machine(modules: dict[str, Path], cpus: int = 2, memory_mib: int = 1024) -> Iterator[Node]:
-    lab = Lab(platform("stock", modules), "one",
-              Options(cpus=cpus, mtu=bench.ETHERNET[RDMA_MTU], memory_mib=memory_mib, icount=True,
-                      kernel_args=["transparent_hugepage=never"], plugin=vm_plugin.compiled("vm_count")))
-    try:
-        lab.start(timeout=300)
-        yield lab.client
-    except (MachineDied, TimeoutError):
-        print(lab.last_words(40), file=sys.stderr)
-        raise
-    finally:
-        lab.close()
-
-
-def _load(node: Node, system: str) -> None:
-    node.module_set = system
-    node.modules_load("rnbd_server", "rnbd_client", rnbd_server="dev_search_path=/")
-
-
-def _line(node: Node, session: str, disk: str) -> str:
-    return f"sessname={session} path=ip:{node.address} device_path={disk}"
-
-
-def _names(count: int) -> list[str]:
-    return [f"rnbd{index}" for index in range(count)]
-
-
-def _paths(node: Node, sessions: Sequence[str]) -> list[str]:
-    return [f"{SESSIONS}/{session}/paths/{path}" for session in sessions
-            for path in node.listdir(f"{SESSIONS}/{session}/paths")]
-
-
-def _say(system: str, count: int, figures: dict[str, float]) -> list[Point]:
-    text = ", ".join(f"{curve} {figure:,.2f}" for curve, figure in figures.items())
-    print(f"  {system}, {count}: {text}", flush=True)
-    return [Point(curve, system, count, figure) for curve, figure in figures.items()]
-
-
 def mapped(modules: dict[str, Path], systems: Sequence[str], counts: Sequence[int]) -> list[Point]:
     """So many devices of one session: mapped, listed, opened again after the path was lost, and unmapped."""
     points = []
-    with _machine(modules, memory_mib=1024 + 2 * max(counts)) as node:
+    with machine(modules, memory_mib=1024 + 2 * max(counts)) as node:
         disks = null_disks(node, max(counts))
         for system in systems:
-            _load(node, system)
+            load(node, system)
             for count in counts:
                 before = free_kib(node)
                 # C refuses a session while the one before of the same name is being closed.
                 session = f"scale{count}"
-                lines = [_line(node, session, disk) for disk in disks[:count]]
+                lines = [map_line(node, session, disk) for disk in disks[:count]]
                 figures = {"devices mapped: s": node.call_within(HOST_SECONDS, guest_rounds.write_each,
                                                                  path=MAP_DEVICE, lines=lines)}
                 memory = before - free_kib(node)
-                names = _names(count)
+                names = names_of(count)
                 figures["devices listed: s"] = node.call_within(HOST_SECONDS, guest_scale.look_at_each, names=names)
                 figures["devices opened again: s"] = node.call_within(
-                    HOST_SECONDS, guest_scale.connect_again, paths=_paths(node, [session]), names=names,
+                    HOST_SECONDS, guest_scale.connect_again, paths=paths_of(node, [session]), names=names,
                     seconds=SECONDS)
                 figures["devices unmapped: s"] = node.call_within(HOST_SECONDS, guest_scale.unmap_each, names=names,
                                                                   seconds=SECONDS)
                 figures["memory of devices: MiB"] = memory / KIB
-                points += _say(system, count, figures)
+                points += say(system, count, figures)
             node.modules_unload_all()
     return points
 
@@ -127,33 +84,35 @@ def sessions(modules: dict[str, Path], systems: Sequence[str], counts: Sequence[
     """So many sessions with a device each: opened, used, connected again at once, and closed."""
     points = []
     # A session of the defaults has 64 MiB of chunks, and some more.
-    with _machine(modules, memory_mib=1024 + 100 * max(counts)) as node:
+    with machine(modules, memory_mib=1024 + 100 * max(counts)) as node:
         executed = Instructions(node.count_socket)
         disks = null_disks(node, max(counts))
         for system in systems:
-            _load(node, system)
+            load(node, system)
             for count in counts:
                 before = free_kib(node)
                 names = [f"scale{count}-{index}" for index in range(count)]
-                lines = [_line(node, name, disk) for name, disk in zip(names, disks, strict=False)]
+                lines = [map_line(node, name, disk) for name, disk in zip(names, disks, strict=False)]
                 figures = {"sessions opened: s": node.call_within(HOST_SECONDS, guest_rounds.write_each,
                                                                   path=MAP_DEVICE, lines=lines)}
                 memory = before - free_kib(node)
-                devices = [f"/dev/{name}" for name in _names(count)]
+                devices = [f"/dev/{name}" for name in names_of(count)]
                 job = Job("randread", 4 * KIB, 1, REQUESTS)
                 report, spent = bench.run_job(node, job, Ready(devices, memory, DISK_MIB // 2), executed, symbols(node))
                 if report["error"]:
                     raise RuntimeError(f"{system}, {count} sessions: fio error {report['error']}")
+                busy_memory = before - free_kib(node)
                 figures["sessions connected again: s"] = node.call_within(
-                    HOST_SECONDS, guest_scale.connect_again, paths=_paths(node, names), names=_names(count),
+                    HOST_SECONDS, guest_scale.connect_again, paths=paths_of(node, names), names=names_of(count),
                     seconds=SECONDS)
                 figures["sessions closed: s"] = node.call_within(HOST_SECONDS, guest_scale.unmap_each,
-                                                                 names=_names(count), seconds=SECONDS)
+                                                                 names=names_of(count), seconds=SECONDS)
                 figures["memory of sessions: MiB"] = memory / KIB
+                figures["memory of sessions after requests: MiB"] = busy_memory / KIB
                 measured = bench_report.measured(Configuration(2, RDMA_MTU, count), system, job, report, memory,
                                                  spent)
                 figures["own instructions of a read, by sessions"] = measured.own_per_io
-                points += _say(system, count, figures)
+                points += say(system, count, figures)
             node.modules_unload_all()
     return points
 
@@ -182,6 +141,8 @@ PARTS: dict[str, tuple[int, ...]] = {
     "sessions": (1, 10, 100),
     "devices": (1, 4, 16, 64),
     "cpus": (2, 4, 8, 16),
+    "connections": scale_parameter.CONNECTIONS.counts,
+    "depth": scale_parameter.DEPTH.counts,
 }
 
 
@@ -192,6 +153,10 @@ def measure(part: str, modules: dict[str, Path], systems: Sequence[str], counts:
         return mapped(modules, systems, counts)
     if part == "sessions":
         return sessions(modules, systems, counts)
+    if part == "connections":
+        return scale_parameter.measure(scale_parameter.CONNECTIONS, modules, systems, counts)
+    if part == "depth":
+        return scale_parameter.measure(scale_parameter.DEPTH, modules, systems, counts)
     if part == "devices":
         wanted = [Busy(Configuration(2, RDMA_MTU, count), count, "devices") for count in counts]
     else:
