@@ -27,6 +27,7 @@ from . import bench_groups
 from . import bench_hidden
 from . import bench_image
 from . import bench_mixed
+from . import bench_parts_chart
 from . import bench_report
 from . import c_users
 from . import paths
@@ -205,6 +206,7 @@ def write(out: Path, found: list[Measured]) -> str:
         {"about": facts, "measured": [asdict(one) for one in found]}, indent=1) + "\n")
     (out / "bench.txt").write_text(text)
     (out / "bench.svg").write_text(bench_chart.chart(found))
+    (out / "parts.svg").write_text(bench_parts_chart.chart(found))
     return text
 
 

@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
 
+from . import bar_panels
 from . import bench_report
 from . import vm_cache
 from . import vm_lines
 from . import vm_plugin
+from .bench_chart import COLOURS
 from .bench_systems import prepare
 from .bench_systems import SYSTEMS
 from .vm import Lab
@@ -67,6 +69,7 @@ INSTRUCTIONS, L1I, L1D, L2 = "instructions", "L1i misses", "L1d misses", "L2 mis
 LINES, HANDOVERS = "lines of data used", "lines handed over"
 FIGURES = (INSTRUCTIONS, L1I, L1D, L2, LINES, HANDOVERS, LOCKED, FENCES, MASKS, WAKE_UPS, SWITCHES, INTERRUPTS, IPIS)
 OF_OWN = (INSTRUCTIONS, L1I, L1D, L2, LINES, LOCKED, FENCES, MASKS)
+SHOWN_FIGURES = (L1I, L1D, L2, LINES, HANDOVERS, LOCKED, MASKS, WAKE_UPS, SWITCHES)
 _BETWEEN = ("asm_sysvec_call_function", "asm_sysvec_call_function_single", "asm_sysvec_reschedule_ipi",
             "asm_sysvec_irq_work")
 _INTERRUPT = ("asm_sysvec_", "asm_common_interrupt")
@@ -284,6 +287,20 @@ def table(found: Sequence[Hidden]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def chart(found: Sequence[Hidden]) -> str:
+    """An SVG with a panel for each figure in `SHOWN_FIGURES`, of the whole kernel."""
+    systems = list(dict.fromkeys(one.system for one in found))
+    operations = list(dict.fromkeys(one.operation for one in found))
+    by_place = {(one.system, one.operation): one.kernel for one in found}
+    groups = tuple(operation.replace(f" {SIZE >> 10} KiB", "") for operation in operations)
+    panels = [bar_panels.Panel(figure, groups, {
+        system: [(by_place[system, operation].get(figure, 0.0),) for operation in operations]
+        for system in systems}) for figure in SHOWN_FIGURES]
+    return bar_panels.chart("Per request of 4 KiB: both ends, the network and the kernel, RDMA MTU 1024, 2 CPUs",
+                            {system: COLOURS[system] for system in systems}, panels,
+                            {system: (COLOURS[system],) for system in systems}, 3)
+
+
 def _cell(kernel: float | None, own: float | None) -> str:
     if kernel is None:
         return ""
@@ -306,5 +323,6 @@ def write(out: Path, found: Sequence[Hidden]) -> str:
     out.mkdir(parents=True, exist_ok=True)
     text = table(found)
     (out / "hidden.txt").write_text(text + lines_table(found))
+    (out / "hidden.svg").write_text(chart(found))
     (out / "hidden.json").write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
     return text

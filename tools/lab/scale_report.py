@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from .bar_panels import round_top
 from .bench_chart import COLOURS
 
 PANEL_WIDTH, PANEL_HEIGHT, COLUMNS = 330, 220, 3
@@ -79,18 +80,10 @@ def chart(points: Sequence[Point]) -> str:
     return "\n".join([*parts, "</svg>\n"])
 
 
-def _top(figure: float) -> float:
-    """A round number that is not less."""
-    if figure <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(figure))
-    return next(step * power for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * power >= figure * 0.999)
-
-
 def _panel(name: str, points: Sequence[Point]) -> list[str]:
     counts = sorted({point.count for point in points})
     low, high = math.log(counts[0]), math.log(counts[-1])
-    top = _top(max(point.figure for point in points))
+    top = round_top(max(point.figure for point in points))
     wide, tall = PANEL_WIDTH - LEFT - RIGHT, PANEL_HEIGHT - TOP - BOTTOM
 
     def across(count: int) -> float:

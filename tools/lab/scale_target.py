@@ -12,6 +12,7 @@ from .scale_report import ratio
 # A request takes at most so many times the instructions with many of something that it takes with the fewest.
 FLAT = 1.05
 OWN = "own instructions"
+CONNECTIONS = "by connections"
 OURS, C = "ours", "c"
 
 
@@ -27,7 +28,8 @@ def missed(points: Sequence[Point]) -> list[str]:
         if not own:
             continue
         if curve.startswith(OWN):
-            least = own[0]
+            # Fewer connections are the exception, as each processor has its own without the parameter.
+            least = own[-1] if curve.endswith(CONNECTIONS) else own[0]
             lines += [f"{curve}: {point.figure:.0f} with {point.count:,}, {point.figure / least.figure:.2f} times what "
                       f"it is with {least.count:,}, more than {FLAT}"
                       for point in own if point.figure > FLAT * least.figure]

@@ -67,6 +67,13 @@ class Target(unittest.TestCase):
         (line,) = scale_target.missed(points)
         self.assertIn("1100 with 64, 1.10 times", line)
 
+    def test_few_connections_are_held_to_a_connection_for_each_processor(self) -> None:
+        points = [Point("own instructions of a read, by connections", "ours", count, figure)
+                  for count, figure in ((1, 1900.0), (8, 2000.0))]
+        self.assertEqual(scale_target.missed(points), [])
+        (line,) = scale_target.missed([Point(points[0].curve, "ours", 1, 2200.0), *points[1:]])
+        self.assertIn("2200 with 1, 1.10 times", line)
+
 
 if __name__ == "__main__":
     unittest.main()
