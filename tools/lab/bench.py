@@ -3,7 +3,7 @@
 
 One machine is client and server at once, and its clock counts instructions: a
 nanosecond is an instruction. IOPS, latencies and ratios are therefore the same
-whatever else the host does; see Documentation/performance.md. All systems of
+whatever else the host does; see Documentation/benchmarks.md. All systems of
 one configuration are measured in one boot, on null_blk disks without memory.
 """
 

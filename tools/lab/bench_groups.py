@@ -4,7 +4,7 @@
 The samples do both: `rtrs_kv_client` has one session, `rtrs_kv_group` a group of two, whose members are two sessions
 with the same machine. A task writes a value over and over, and waits for each write. What a write takes is the
 difference between many writes and none, so that nothing of the start of the program is in it; the program itself is
-left out. Documentation/performance.md says what a write to a group may take.
+left out. Documentation/benchmarks.md says what a write to a group may take.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 One machine is client and server at once, and its clock counts instructions. fio makes each operation's requests; what
 its start and its end take is measured by a run of one request, and subtracted. An operation that costs more than the
-file says is measured once more, and only what both times exceed is an error. Documentation/performance.md has more.
+file says is measured once more, and only what both times exceed is an error. Documentation/benchmarks.md has more.
 """
 
 from __future__ import annotations

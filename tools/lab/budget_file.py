@@ -35,7 +35,7 @@ HEAD = """\
 # SPDX-License-Identifier: GPL-2.0
 #
 # What a request may cost, both ends together, each figure for each of the operations; see "Budgets" in
-# Documentation/performance.md. `make test` fails when one of the counts is exceeded by more than 3 %. The figures of
+# Documentation/benchmarks.md. `make test` fails when one of the counts is exceeded by more than 3 %. The figures of
 # functions say which of them has grown then. `PYTHONPATH=tools python3 -m lab budget --write` writes what it measures.
 """
 

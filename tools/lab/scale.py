@@ -2,7 +2,7 @@
 """`lab scale`: what grows with the number of devices, sessions and processors, ours beside the C modules.
 
 One machine is client and server at once, and its clock counts instructions. So times are those of instructions and of
-waiting, and repeat whatever else the host does. Both systems are measured in one boot. Documentation/performance.md
+waiting, and repeat whatever else the host does. Both systems are measured in one boot. Documentation/benchmarks.md
 says what each curve is.
 """
 

@@ -3,7 +3,7 @@
 
 One machine is client and server at once. A plugin of the emulator writes down the order
 in which blocks of our modules are executed; the debug information says which functions,
-inlined ones too, they belong to. See Documentation/performance.md for what is counted.
+inlined ones too, they belong to. See Documentation/benchmarks.md for what is counted.
 """
 
 from __future__ import annotations
