@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Module parameters: the number of connections, and the initial settings, of new sessions. All are extensions.
+//! Module parameters: the number of connections, and the initial settings, of new sessions. All
+//! are extensions.
 
 use kernel_ext::module_parameter;
 use proto::setting;

@@ -3,6 +3,10 @@
 //! The state that the paths of a session share: its name, its settings, and the limits agreed with
 //! the server.
 
+use core::num::{
+    NonZeroU16,
+    NonZeroU32, //
+};
 use kernel::{
     new_mutex,
     sync::{
@@ -70,7 +74,7 @@ pub struct SessionCore {
     name: SessName,
     pub(crate) uuid: [u8; 16],
     pub(crate) port: u16,
-    num_irq_queues: u16,
+    num_irq_queues: NonZeroU16,
     num_poll_queues: u16,
     /// The queue of the paths' works.
     pub(crate) queue: QueueHandle,
@@ -108,9 +112,10 @@ impl SessionCore {
             wanted => wanted.min(cpu::nr_cpu_ids()),
         };
         let num_irq_queues = u16::try_from(num_irq_queues).map_err(|_| EINVAL)?;
+        let num_irq_queues = NonZeroU16::new(num_irq_queues).ok_or(EINVAL)?;
         let num_poll_queues = u16::try_from(num_poll_queues).map_err(|_| EINVAL)?;
         // One connection is for service.
-        let queues = num_irq_queues.checked_add(num_poll_queues).ok_or(EINVAL)?;
+        let queues = (num_irq_queues.get().checked_add(num_poll_queues)).ok_or(EINVAL)?;
         queues.checked_add(1).ok_or(EINVAL)?;
         Arc::pin_init(
             try_pin_init!(Self {
@@ -180,16 +185,13 @@ impl SessionCore {
     /// The queues for requests that raise interrupts: one for each CPU, or fewer if the module
     /// parameter `nr_connections` says so. At least 1. Any context.
     pub fn num_irq_queues(&self) -> u16 {
-        self.num_irq_queues
+        self.num_irq_queues.get()
     }
 
     /// The queue for requests of the current CPU. If each CPU has a queue of its own, the responses
     /// come to that CPU. Any context.
     pub fn queue_of_current_cpu(&self) -> u32 {
-        // A session has queues.
-        cpu::current_cpu()
-            .checked_rem(u32::from(self.num_irq_queues))
-            .unwrap_or_default()
+        cpu::current_cpu() % NonZeroU32::from(self.num_irq_queues)
     }
 
     /// The queues for requests that are polled. Their numbers follow those of the other queues. Any
@@ -200,23 +202,24 @@ impl SessionCore {
 
     /// The CPU that gets the completions of connection `cid`, numbered as C does. The service
     /// connection, the first queue and the first polled queue have the first CPU.
-    pub(crate) fn cpu_of(&self, cid: u16) -> u32 {
+    /// `EINVAL` if the kernel has no CPU.
+    pub(crate) fn cpu_of(&self, cid: u16) -> Result<u32> {
         let queue = match cid.checked_sub(1) {
             None => 0,
-            Some(queue) => match queue.checked_sub(self.num_irq_queues) {
+            Some(queue) => match queue.checked_sub(self.num_irq_queues()) {
                 None => queue,
                 Some(polled) => polled,
             },
         };
         u32::from(queue)
             .checked_rem(cpu::nr_cpu_ids())
-            .unwrap_or_default()
+            .ok_or(EINVAL)
     }
 
     /// The connections of each path.
     pub(crate) fn num_connections(&self) -> u16 {
         // `new` has checked that the sum fits.
-        let queues = self.num_irq_queues.wrapping_add(self.num_poll_queues);
+        let queues = self.num_irq_queues().wrapping_add(self.num_poll_queues);
         queues.wrapping_add(1)
     }
 

@@ -121,10 +121,10 @@ impl Group {
     /// [`SessionCore::queue_of_current_cpu`](rtrs_client::SessionCore::queue_of_current_cpu). Any
     /// context.
     pub fn queue_of_current_cpu(&self) -> u32 {
-        // The least is in the range of each member, also if they differ.
+        // The least is in the range of each member, also if they differ. A group has members.
         let queues = self.members.iter().map(|member| member.session());
         let queues = queues.map(|session| session.queue_of_current_cpu());
-        queues.min().unwrap_or_default()
+        queues.fold(u32::MAX, u32::min)
     }
 
     /// The most data of one request, in bytes: that of the member with the least. Any context.

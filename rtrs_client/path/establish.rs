@@ -249,8 +249,11 @@ impl Setup<'_> {
     /// Establishes connection `cid`.
     fn connect(&mut self, cid: u16) -> Result<(QueuePair<PathHandler>, Arc<PathHandler>)> {
         let path = self.path;
-        let handler =
-            PathHandler::new(self.incarnation.clone(), cid, self.path.session.cpu_of(cid))?;
+        let handler = PathHandler::new(
+            self.incarnation.clone(),
+            cid,
+            self.path.session.cpu_of(cid)?,
+        )?;
         let timeout = path.session.settings.connect_timeout_ms();
         let mut id = resolve_address(path, &handler, timeout)?;
         id.resolve_route(timeout)?;
@@ -305,7 +308,7 @@ impl Setup<'_> {
             device,
             RESOURCE_OWNER,
             sizes.completions(device)?,
-            self.path.session.cpu_of(cid),
+            self.path.session.cpu_of(cid)?,
             context,
         )?;
         self.create_queue_pair(id, &domain, &queue, &sizes)

@@ -181,7 +181,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     command.add_argument("--part", dest="parts", action="append", choices=list(PARTS),
                          help="only this; can be repeated")
     command.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), help="only these")
-    command.add_argument("--most", type=int, default=1000, help="leave out larger counts")
+    command.add_argument("--most", type=int, default=max(map(max, PARTS.values())), help="leave out larger counts")
     command.add_argument("--out", type=Path, default=paths.CHECKOUT / "build" / "bench",
                          help="folder for scale.json, scale.txt and scale.svg")
     command.set_defaults(run=_run)
