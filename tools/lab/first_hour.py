@@ -173,7 +173,7 @@ class Story:
         """The server tells a client of its own disk only."""
         for name, disk in zip(CLIENTS, ("sda", "sdb"), strict=True):
             found = json.loads(self.node(name).sh("rnbdctl discover storage -o json"))["disks"]
-            named = [entry["path"].removeprefix("/dev/") for entry in found]
+            named = [entry["device_path"].removeprefix("/dev/") for entry in found]
             expect(named == [disk], f"{name} is told of {named}")
 
     def metrics(self) -> None:
