@@ -278,7 +278,7 @@ def main_hidden(options: argparse.Namespace, modules: dict[str, Path]) -> int:
     started = time.monotonic()
     found = bench_hidden.measure(modules, options.systems or list(bench_hidden.DEFAULT))
     print(bench_hidden.write(options.out, found))
-    print(f"{options.out}/hidden.json, hidden.txt ({time.monotonic() - started:.0f} s)")
+    print(f"{options.out}/hidden.json, hidden.txt, hidden.svg ({time.monotonic() - started:.0f} s)")
     return 0
 
 
@@ -308,7 +308,7 @@ def main(options: argparse.Namespace) -> int:
     started = time.monotonic()
     found = measure_all(options, names, work, modules)
     print(write(options.out, found))
-    print(f"{options.out}/bench.json, bench.txt, bench.svg ({time.monotonic() - started:.0f} s)")
+    print(f"{options.out}/bench.json, bench.txt, bench.svg, parts.svg ({time.monotonic() - started:.0f} s)")
     # That others fail is a result, too.
     wanted = len(work) * len(configurations(options))
     ours = [one.system for one in found if one.system.startswith("ours")]

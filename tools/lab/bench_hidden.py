@@ -292,11 +292,11 @@ def chart(found: Sequence[Hidden]) -> str:
     systems = list(dict.fromkeys(one.system for one in found))
     operations = list(dict.fromkeys(one.operation for one in found))
     by_place = {(one.system, one.operation): one.kernel for one in found}
-    groups = tuple(operation.replace(f" {SIZE >> 10} KiB", "") for operation in operations)
+    groups = tuple(operation.replace(f" {SIZE >> 10} KiB, depth", ",") for operation in operations)
     panels = [bar_panels.Panel(figure, groups, {
         system: [(by_place[system, operation].get(figure, 0.0),) for operation in operations]
         for system in systems}) for figure in SHOWN_FIGURES]
-    return bar_panels.chart("Per request of 4 KiB: both ends, the network and the kernel, RDMA MTU 1024, 2 CPUs",
+    return bar_panels.chart("Per request of 4 KiB, 1 and 16 at a time: both ends, network and kernel, MTU 1024, 2 CPUs",
                             {system: COLOURS[system] for system in systems}, panels,
                             {system: (COLOURS[system],) for system in systems}, 3)
 
