@@ -117,7 +117,7 @@ class Cluster:
         (share / "lab-agent.service").write_text(deb_machine.AGENT_UNIT)
         modules = share / "modules/ours"
         accel = choose_accelerator(platform.qemu, platform.kernel, platform.arch)
-        package = next(file for file in deb.build_to_test() if file.name.startswith("rnbdctl_"))
+        package = next(file for file in deb.build_to_test(crate=False) if file.name.startswith("rnbdctl_"))
         initrd = deb_machine.initramfs(self.directory)
 
         def spec(name: str, root: Path) -> Spec:
