@@ -122,8 +122,9 @@ impl Group {
     /// [`SessionCore::queue_of_current_cpu`](rtrs_client::SessionCore::queue_of_current_cpu). Any
     /// context.
     pub fn queue_of_current_cpu(&self) -> u32 {
-        // `nr_connections` may change between two sessions, so members may differ in their queues.
-        // The least number is in the range of each member. A group has at least one member.
+        // `nr_connections` is set at load only, so members have equally many queues, and each of
+        // these numbers is in the range of all. The numbers differ if the task moves to another CPU
+        // meanwhile. A group has at least one member.
         let queues = self.members.iter().map(|member| member.session());
         let queues = queues.map(|session| session.queue_of_current_cpu());
         queues.fold(u32::MAX, u32::min)
