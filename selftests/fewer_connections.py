@@ -26,12 +26,12 @@ def queues(t: Test, disk: str) -> dict[str, str]:
 
 @case(module_sets=("ours",), quick=EVERYWHERE)
 def test_shared_evenly(t: Test) -> None:
-    """CPUs have the connections in turn; each CPU reads and writes its data."""
+    """CPUs share the connections evenly; each CPU reads and writes its data."""
     for wanted, shared in ((1, {"0": "0, 1"}), (2, {"0": "0", "1": "1"})):
         rnbd.load(t, rtrs_client=f"nr_connections={wanted}")
         device = rnbd.map_device(t, disks.PLAIN)
         t.equal(queues(t, device.name), shared, f"CPUs of the queues with nr_connections={wanted}")
-        # The service connection is one more.
+        # The path has a service connection, too.
         t.equal(int(t.server.read(CONNECTIONS)), wanted + 1, f"connections with nr_connections={wanted}")
         verified(t.client, device.path, rw="randwrite", bs=4096, iodepth=16, size="4m", numjobs=CPUS,
                  offset_increment="4m", cpus_allowed="0-1", cpus_allowed_policy="split")
@@ -62,7 +62,7 @@ def test_more_than_cpus(t: Test) -> None:
 
 @case(module_sets=("ours",))
 def test_polled(t: Test) -> None:
-    """Polled queues come on top, and begin with the first CPU."""
+    """Polled queues follow the other queues; the first polled queue has the first CPU."""
     rnbd.load(t, rtrs_client="nr_connections=1")
     device = rnbd.map_device(t, disks.PLAIN, nr_poll_queues=2)
     t.equal(queues(t, device.name), {"0": "0, 1", "1": "0", "2": "1"}, "CPUs of the queues")

@@ -13,22 +13,22 @@ WIDTH, HEIGHT = 330, 190
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 30, 26
 HEAD = 34
 STEPS = 4
-# Of a group's width, what its bars take.
+# The part of a group's width that its bars take.
 FILLED = 0.8
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure of all systems."""
+    """One figure, of all systems."""
 
     title: str
     groups: tuple[str, ...]
-    # For each system the figure of each group, as the parts of which the bar consists, from below.
+    # For each system, by group: the parts of the bar, from below.
     bars: Mapping[str, Sequence[Sequence[float]]]
 
 
 def round_top(figure: float) -> float:
-    """A round number that is not less."""
+    """The least round number that is not less than `figure`."""
     if figure <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(figure))
@@ -37,7 +37,7 @@ def round_top(figure: float) -> float:
 
 def chart(title: str, legend: Mapping[str, str], panels: Sequence[Panel], colours: Mapping[str, Sequence[str]],
           columns: int) -> str:
-    """An SVG. `legend` has the colour of each name; `colours` those of each system's parts."""
+    """An SVG. `legend` has the colour of each name in the legend, `colours` the colours of each system's parts."""
     rows = math.ceil(len(panels) / columns)
     width, height = columns * WIDTH, HEAD + rows * HEIGHT
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-family="sans-serif" '

@@ -12,7 +12,7 @@ from .bench_systems import without_rdma
 
 SIZE = 4096
 SOFT_ROCE = ("rdma_rxe", "ib_core", "ib_uverbs")
-# From below.
+# The names and colours of a bar's parts, from below.
 PARTS = {"the system's own modules": "#b7410e", "soft-RoCE and ib_core": "#1f4e79",
          "network, block layer, scheduler, fio": "#c3d0db"}
 
@@ -20,12 +20,13 @@ PARTS = {"the system's own modules": "#b7410e", "soft-RoCE and ib_core": "#1f4e7
 def parts_of(one: Measured) -> tuple[float, float, float]:
     """The instructions of a request, in the order of `PARTS`."""
     transport = sum(one.modules.get(name, 0.0) for name in SOFT_ROCE)
-    # The counts of modules have the start of fio, which takes as many of its own and of the kernel as requests do.
+    # The last part is the rest of the instructions by the clock. The plugin's counts have no such figure: they include
+    # the start of fio, which takes as many instructions of fio and of the kernel as the requests.
     return one.own_per_io, transport, one.instructions_per_io - transport - one.own_per_io
 
 
 def chart(found: Sequence[Measured]) -> str:
-    """An SVG for the first machine's requests of 4 KiB; systems that do not use RDMA are left out."""
+    """An SVG of the first machine's requests of 4 KiB, for the systems that use RDMA."""
     small = [one for one in found if one.size == SIZE and one.modules and not without_rdma(one.system)]
     small = [one for one in small if one.machine == small[0].machine]
     systems = tuple(dict.fromkeys(one.system for one in small))

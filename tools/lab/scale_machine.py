@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The machine of `lab scale`, client and server at once, and what is done there."""
+"""The machine of `lab scale`, client and server at once, and the steps that its measurements share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .vm_node import Node
 from .vm_platform import platform
 
 KIB = 1 << 10
-# An Ethernet MTU for an RDMA MTU of 4096.
+# `machine` chooses the Ethernet MTU for it.
 RDMA_MTU = 4096
 SESSIONS = "/sys/class/rtrs-client"
 
@@ -47,12 +47,12 @@ def load(node: Node, system: str, **parameters: str) -> None:
 
 
 def map_line(node: Node, session: str, disk: str) -> str:
-    """What maps a disk."""
+    """The line for map_device that maps a disk."""
     return f"sessname={session} path=ip:{node.address} device_path={disk}"
 
 
 def names_of(count: int) -> list[str]:
-    """The first devices."""
+    """The names of the first `count` devices."""
     return [f"rnbd{index}" for index in range(count)]
 
 
@@ -63,7 +63,7 @@ def paths_of(node: Node, sessions: Sequence[str]) -> list[str]:
 
 
 def say(system: str, count: int, figures: dict[str, float]) -> list[Point]:
-    """Print figures of so many; the points of the curves."""
+    """Print the figures of `count` things, by curve; return the points of the curves."""
     text = ", ".join(f"{curve} {figure:,.2f}" for curve, figure in figures.items())
     print(f"  {system}, {count}: {text}", flush=True)
     return [Point(curve, system, count, figure) for curve, figure in figures.items()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a parameter of the modules costs and saves: connections of a path, and requests of a session."""
+"""The costs of a module parameter's values: the connections of a path, and the chunks of a session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .vm_count import Instructions
 from .vm_count import symbols
 
 MAP_DEVICE = "/sys/class/rnbd-client/ctl/map_device"
-# Of the host, for a step of the guest.
+# The longest time of a step in the guest, by the host's clock.
 HOST_SECONDS = 3600.0
 LEAST_REQUESTS = 1600
 OURS = "ours"
@@ -39,15 +39,16 @@ OURS = "ours"
 class Parameter:
     """A parameter, and the load with which its values are compared."""
 
-    # What is counted, for the curves' names.
+    # The name of the counted things, for the curves.
     things: str
     counts: tuple[int, ...]
-    # The module, and its parameters, in which {} stands for the number.
+    # The module, and the text of its parameters, in which {} stands for the count.
     module: str
     text: str
     cpus: int
-    # Devices that are busy at once, each with so many requests in flight; 0: as many as the parameter says.
+    # The number of devices that are busy at once.
     devices: int
+    # The requests in flight of each device; 0: as many as the count.
     depth: int
     systems: tuple[str, ...]
 
@@ -55,14 +56,14 @@ class Parameter:
 # The connections of a path of a client with 8 processors; C has one for each processor.
 CONNECTIONS = Parameter("connections", (1, 2, 4, 8), "rtrs_client", "nr_connections={}", cpus=8, devices=8, depth=1,
                         systems=(OURS,))
-# With chunks of 64 KiB, of which the immediate data of a message can number 4096.
+# Chunks of 64 KiB: an immediate can tell 4,096 of them apart.
 DEPTH = Parameter("chunks", (16, 128, 512, 4096), "rtrs_server", "sess_queue_depth={} max_chunk_size=65536", cpus=2,
                   devices=1, depth=0, systems=(OURS, "c"))
 
 
 def measure(parameter: Parameter, modules: dict[str, Path], systems: Sequence[str],
             counts: Sequence[int]) -> list[Point]:
-    """One session for each value of the parameter: opened, and used by reads of 4 KiB."""
+    """Open a session for each value of the parameter, and read 4 KiB at a time through it."""
     points = []
     with machine(modules, cpus=parameter.cpus, memory_mib=2048) as node:
         executed = Instructions(node.count_socket)
@@ -71,7 +72,7 @@ def measure(parameter: Parameter, modules: dict[str, Path], systems: Sequence[st
             for count in counts:
                 load(node, system, **{parameter.module: parameter.text.format(count)})
                 before = free_kib(node)
-                # C refuses a session while the one before of the same name is being closed.
+                # A name for each session: C refuses a session while the session before with its name is being closed.
                 lines = [map_line(node, f"scale{count}", disk) for disk in disks]
                 opened = node.call_within(HOST_SECONDS, guest_rounds.write_each, path=MAP_DEVICE, lines=lines)
                 memory = before - free_kib(node)
