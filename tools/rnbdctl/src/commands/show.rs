@@ -218,6 +218,9 @@ fn client_device(device: &ClientDevice, statistics: Option<&BlockStat>, links: &
     );
     fields.add("queues for polled IO", Cell::option(device.poll_queues));
     // The C module lacks these values.
+    if let Some(mode) = device.io_mode {
+        fields.text("IO mode", mode.as_str());
+    }
     if let Some(ms) = device.io_timeout_ms {
         fields.text(IO_TIMEOUT.name, ms);
     }
