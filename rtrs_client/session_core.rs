@@ -182,27 +182,27 @@ impl SessionCore {
         (self.max_segments.load(ordering::Relaxed) & 0xffff) as u16
     }
 
-    /// The number of queues whose responses raise interrupts: one for each CPU, or fewer if the
-    /// module parameter `nr_connections` says so. At least 1. Any context.
+    /// The queues for requests that raise interrupts: one for each CPU, or fewer if the module
+    /// parameter `nr_connections` says so. At least 1. Any context.
     pub fn num_irq_queues(&self) -> u16 {
         self.num_irq_queues.get()
     }
 
-    /// The number of the queue for requests of the current CPU, below
-    /// [`Self::num_irq_queues`]. If each CPU has a queue of its own, the responses interrupt the
-    /// CPU that has sent the request. Any context.
+    /// The queue for requests of the current CPU. If each CPU has a queue of its own, the responses
+    /// come to that CPU. Any context.
     pub fn queue_of_current_cpu(&self) -> u32 {
         cpu::current_cpu() % NonZeroU32::from(self.num_irq_queues)
     }
 
-    /// The number of polled queues. Their numbers follow those of the other queues. Any context.
+    /// The queues for requests that are polled. Their numbers follow those of the other queues. Any
+    /// context.
     pub fn num_poll_queues(&self) -> u16 {
         self.num_poll_queues
     }
 
-    /// The CPU that gets the completions of connection `cid`. Connections have the order of C: the
-    /// service connection, the other queues, the polled queues. The service connection, the first
-    /// queue and the first polled queue have the first CPU. `EINVAL` if the kernel has no CPU.
+    /// The CPU that gets the completions of connection `cid`, numbered as C does. The service
+    /// connection, the first queue and the first polled queue have the first CPU.
+    /// `EINVAL` if the kernel has no CPU.
     pub(crate) fn cpu_of(&self, cid: u16) -> Result<u32> {
         let queue = match cid.checked_sub(1) {
             None => 0,

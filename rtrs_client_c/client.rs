@@ -98,7 +98,7 @@ impl Client {
             right.use_service_connection();
         }
         let irq_queues = u32::from(self.transport.num_irq_queues());
-        // A session has at least one queue.
+        // A session has queues.
         let queue = mine.cpu().checked_rem(irq_queues).ok_or(EINVAL)?;
         // The request may be confirmed before the transport returns.
         mine.begin(confirmation);

@@ -281,8 +281,7 @@ fn request(
 fn poll(session: Handle, index: u32) -> i32 {
     let found = handles::with_client(session, |client| {
         let transport = client.transport();
-        // Callers number queues as in C: one for each CPU, also if the session has fewer, and then
-        // the polled queues.
+        // C's users number a queue for each CPU before the polled queues.
         let polled = index.checked_sub(cpu::nr_cpu_ids());
         let polled = polled.filter(|polled| *polled < u32::from(transport.num_poll_queues()));
         match polled {

@@ -117,14 +117,11 @@ impl Group {
         self.core.slots.count()
     }
 
-    /// The number of a queue for requests of the current CPU. Each member has a queue of this
-    /// number. See
+    /// A queue for requests of the current CPU that all members have: see
     /// [`SessionCore::queue_of_current_cpu`](rtrs_client::SessionCore::queue_of_current_cpu). Any
     /// context.
     pub fn queue_of_current_cpu(&self) -> u32 {
-        // `nr_connections` is set at load only, so members have equally many queues, and each of
-        // these numbers is in the range of all. The numbers differ if the task moves to another CPU
-        // meanwhile. A group has at least one member.
+        // The least is in the range of each member, also if they differ. A group has members.
         let queues = self.members.iter().map(|member| member.session());
         let queues = queues.map(|session| session.queue_of_current_cpu());
         queues.fold(u32::MAX, u32::min)

@@ -49,7 +49,7 @@ pub(crate) struct Opened {
     sessions: KVec<JoinedSession>,
     group: Group,
     permits: Arc<Permits<Confirmation>>,
-    /// The number of queues, without polled queues, of the member with the fewest; not 0.
+    /// The fewest connections for CPUs that a member has; not 0.
     queues: u32,
 }
 
