@@ -33,8 +33,8 @@ def test_shared_evenly(t: Test) -> None:
         t.equal(queues(t, device.name), shared, f"CPUs of the queues with nr_connections={wanted}")
         # The path has a service connection, too.
         t.equal(int(t.server.read(CONNECTIONS)), wanted + 1, f"connections with nr_connections={wanted}")
-        verified(t.client, device.path, rw="randwrite", bs=4096, iodepth=16, size="4m", numjobs=CPUS,
-                 offset_increment="4m", cpus_allowed="0-1", cpus_allowed_policy="split")
+        verified(t.client, device.path, rw="randwrite", bs=4096, iodepth=16, size="1m", numjobs=CPUS,
+                 offset_increment="1m", cpus_allowed="0-1", cpus_allowed_policy="split")
         t.client.call(guest_io.read_on_cpus, path=device.path, cpus=EVERY_CPU)
         device.unmap()
 
@@ -47,8 +47,8 @@ def test_server_of_c(t: Test) -> None:
     rnbd.load(t, rtrs_client="nr_connections=1")
     device = rnbd.map_device(t, disks.PLAIN)
     t.equal(queues(t, device.name), {"0": "0, 1"}, "CPUs of the queues")
-    verified(t.client, device.path, rw="randwrite", bs=4096, iodepth=16, size="4m", numjobs=CPUS,
-             offset_increment="4m", cpus_allowed="0-1", cpus_allowed_policy="split")
+    verified(t.client, device.path, rw="randwrite", bs=4096, iodepth=16, size="1m", numjobs=CPUS,
+             offset_increment="1m", cpus_allowed="0-1", cpus_allowed_policy="split")
 
 
 @case(module_sets=("ours",))
@@ -77,11 +77,10 @@ def test_path_comes_back(t: Test) -> None:
     rnbd.load(t, rtrs_client="nr_connections=1 hold_io_ms=60000")
     device = rnbd.map_device(t, disks.PLAIN)
     path = rnbd.client_path(t, "sess")
-    for _ in range(3):
-        stream = t.client.start_call(120, guest_io.read_on_cpus, path=device.path, cpus=EVERY_CPU, count=200)
-        rnbd.reconnect(t, path)
-        stream.wait()
-        t.server.wait_for(CONNECTIONS, matches="^2$", timeout=30)
+    reads = t.client.start_call(120, guest_io.read_on_cpus, path=device.path, cpus=EVERY_CPU, count=t.scaled(60, 20))
+    rnbd.reconnect(t, path)
+    reads.wait()
+    t.server.wait_for(CONNECTIONS, matches="^2$", timeout=30)
     rnbd.works(t, device)
 
 
