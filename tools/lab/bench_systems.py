@@ -113,16 +113,21 @@ DISK_MIB = 1024
 
 def null_disks(node: Node, count: int) -> list[str]:
     """null_blk disks without memory that answer at once."""
-    names = [f"bench{index}" for index in range(count)]
-    lines = ["set -e; modprobe null_blk nr_devices=0",
-             "grep -q configfs /proc/mounts || mount -t configfs configfs /sys/kernel/config"]
-    for name in names:
-        folder = f"/sys/kernel/config/nullb/{name}"
-        lines.append(f"[ -d {folder} ] || {{ mkdir {folder}; echo {DISK_MIB} >{folder}/size; "
-                     f"echo 0 >{folder}/irqmode; echo 2 >{folder}/submit_queues; "
-                     f"echo 1 >{folder}/power; }}")
-    node.run("\n".join(lines), timeout=60 + count)
-    return [f"/dev/{name}" for name in names]
+    # A loop, as a line for each of 1,000 disks is longer than an argument may be.
+    node.run(f"""
+        set -e
+        modprobe null_blk nr_devices=0
+        grep -q configfs /proc/mounts || mount -t configfs configfs /sys/kernel/config
+        cd /sys/kernel/config/nullb
+        for index in $(seq 0 {count - 1}); do
+            [ ! -d bench$index ] || continue
+            mkdir bench$index
+            echo {DISK_MIB} >bench$index/size
+            echo 0 >bench$index/irqmode
+            echo 2 >bench$index/submit_queues
+            echo 1 >bench$index/power
+        done""", timeout=60 + count)
+    return [f"/dev/bench{index}" for index in range(count)]
 
 
 def free_kib(node: Node) -> int:
