@@ -101,6 +101,9 @@ class Hidden:
     own: dict[str, float] = field(default_factory=dict)
     # The lines that are handed over most often: how often for each request, what they are, and the code.
     lines: list[tuple[float, str, str, str]] = field(default_factory=list)
+    # The lines of data that the own modules use, by the function that uses a line first: how many for each request,
+    # and how many of these are on a stack.
+    first: list[tuple[str, float, float]] = field(default_factory=list)
 
 
 def is_own(system: str, place: Place) -> bool:
@@ -223,12 +226,27 @@ def look_at_lines(machine: Machine, found: Hidden, operation: Operation, device:
                 known.ranges(lambda place: is_own(found.system, place)))
     machine.fio(operation, device, REQUESTS)
     totals, shared = lines.end()
+    first = lines.first()
     lines.close()
     if totals.requests < REQUESTS // 2:
         raise RuntimeError(f"{found.system}, {operation.name}: only {totals.requests} requests were seen")
     found.kernel |= {LINES: totals.kernel / totals.requests, HANDOVERS: totals.handovers / totals.requests}
     found.own |= {LINES: totals.modules / totals.requests}
     found.lines = handed_over(shared, known, totals.requests)
+    found.first = used_first(first, known.functions, totals.requests)
+
+
+def used_first(first: Sequence[vm_lines.First], known: Symbols, requests: int) -> list[tuple[str, float, float]]:
+    """The functions that use lines first, with the lines of a request and those on a stack."""
+    rows: Counter[str] = Counter()
+    stacks: Counter[str] = Counter()
+    for one in first:
+        place, _ = known.place(one.code)
+        name = f"{place.module}: {place.function}"
+        rows[name] += one.lines
+        stacks[name] += one.of_stack
+    return [(name, count / requests, stacks[name] / requests) for name, count in rows.most_common()
+            if count * RARE >= requests]
 
 
 def handed_over(shared: Sequence[vm_lines.Shared], known: Names,
@@ -318,11 +336,21 @@ def lines_table(found: Sequence[Hidden]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def first_table(found: Sequence[Hidden]) -> str:
+    """A table in Markdown of the lines of data that each system's own modules use, by function."""
+    lines = []
+    for one in found:
+        lines += ["", f"| {one.system}, {one.operation}: lines used first by | per request | on a stack |", "|---|---|---|",
+                  f"| all | {one.own.get(LINES, 0.0):.1f} | {sum(stack for _, _, stack in one.first):.1f} |"]
+        lines += [f"| {name} | {count:.1f} | {stack:.1f} |" for name, count, stack in one.first]
+    return "\n".join(lines) + "\n"
+
+
 def write(out: Path, found: Sequence[Hidden]) -> str:
     """Write all figures; returns the tables of the counts."""
     out.mkdir(parents=True, exist_ok=True)
     text = table(found)
-    (out / "hidden.txt").write_text(text + lines_table(found))
+    (out / "hidden.txt").write_text(text + lines_table(found) + first_table(found))
     (out / "hidden.svg").write_text(chart(found))
     (out / "hidden.json").write_text(json.dumps([asdict(one) for one in found], indent=1) + "\n")
     return text

@@ -8,7 +8,9 @@
  * addresses (first, behind the last) as it says, begins. A byte 't' asks for a
  * struct totals, a byte 's' ends it and asks for a struct shared for each line
  * that more than one processor has written, ended by one of zeros. If there was
- * no room for all lines, the connection is closed instead.
+ * no room for all lines, the connection is closed instead. A byte 'f', after the
+ * end, asks for a struct first for each block of code of the modules that was
+ * the first of these modules to use a line for a request, ended by one of zeros.
  *
  * A request begins where one of the addresses of the wish is executed. What is
  * done before the first one is not counted, nor what is done after the last one
@@ -30,6 +32,8 @@
 #define NUM_BEGINS 2
 /* A power of two. */
 #define MAX_LINES (1u << 21)
+/* Bytes of a stack of Linux, of a task and of interrupts, to which it is aligned. */
+#define STACK_SIZE (16u << 10)
 
 struct wish {
 	/* Where requests begin; 0 for none. */
@@ -60,8 +64,18 @@ struct shared {
 	uint64_t code_before;
 };
 
+struct first {
+	/* Where the block begins. */
+	uint64_t code;
+	/* Lines that it used first of all these modules' code, each once for a request, and those of them on a stack. */
+	uint64_t lines;
+	uint64_t of_stack;
+};
+
 struct block {
 	uint64_t address;
+	uint64_t lines;
+	uint64_t of_stack;
 	uint8_t is_of_module;
 	uint8_t begins_request;
 };
@@ -88,6 +102,8 @@ static struct totals totals;
 /* The number of the present request, from 1 on. */
 static uint32_t request;
 static unsigned int this;
+/* The stack pointer where the present block of a module begins. */
+static uint64_t stack;
 static int tracing;
 static int is_full;
 
@@ -138,8 +154,20 @@ static void executed(unsigned int vcpu, void *data)
 	if (!tracing)
 		return;
 	request += block->begins_request;
-	if (is_looked_at())
-		this = this_cpu();
+	if (!is_looked_at())
+		return;
+	this = this_cpu();
+	if (block->is_of_module)
+		stack = read_register(stack_pointer);
+}
+
+/* A line of the modules' is used for the first time for this request. */
+static void used_first(struct block *block, uint64_t vaddr)
+{
+	totals.modules++;
+	block->lines++;
+	/* As stacks are aligned; the pointer may be at the very end. */
+	block->of_stack += ((stack - 1) ^ vaddr) < STACK_SIZE;
 }
 
 static void written(struct line *line, uint64_t vaddr, uint64_t code)
@@ -159,7 +187,7 @@ static void written(struct line *line, uint64_t vaddr, uint64_t code)
 
 static void accessed(unsigned int vcpu, mem_info info, uint64_t vaddr, void *data)
 {
-	const struct block *block = data;
+	struct block *block = data;
 	struct line *line;
 	uint64_t number;
 
@@ -176,7 +204,7 @@ static void accessed(unsigned int vcpu, mem_info info, uint64_t vaddr, void *dat
 	}
 	if (block->is_of_module && line->request_of_module != request) {
 		line->request_of_module = request;
-		totals.modules++;
+		used_first(block, vaddr);
 	}
 	if (qemu_plugin_mem_is_store(info))
 		written(line, vaddr, block->address);
@@ -186,6 +214,8 @@ static void look_at(struct block *block)
 {
 	block->is_of_module = is_of_module(block->address);
 	block->begins_request = begins_request(block->address);
+	block->lines = 0;
+	block->of_stack = 0;
 }
 
 static void translated(plugin_id id, struct qemu_plugin_tb *tb)
@@ -260,6 +290,20 @@ static int end(int client)
 	return error;
 }
 
+static int send_first(int client)
+{
+	struct first none = { 0 };
+
+	for (uint32_t number = 0; number < num_blocks; number++) {
+		const struct block *block = &blocks[number];
+		struct first one = { block->address, block->lines, block->of_stack };
+
+		if (one.lines && send_all(client, &one, sizeof(one)))
+			return -1;
+	}
+	return send_all(client, &none, sizeof(none));
+}
+
 static int carry_out(int client, char command)
 {
 	switch (command) {
@@ -269,6 +313,8 @@ static int carry_out(int client, char command)
 		return send_totals(client);
 	case 's':
 		return end(client);
+	case 'f':
+		return send_first(client);
 	default:
 		return -1;
 	}

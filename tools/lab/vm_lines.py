@@ -17,6 +17,7 @@ from .vm_trace import Range
 
 _SHARED = struct.Struct("<5Q")
 _TOTALS = struct.Struct("<4Q")
+_FIRST = struct.Struct("<3Q")
 _BEGINS = 2
 
 
@@ -44,6 +45,16 @@ class Shared:
     code_before: int
 
 
+@dataclass(frozen=True)
+class First:
+    """Code of a module that was the first of the modules' code to use lines for a request."""
+
+    code: int
+    # So many, each once for a request, and those of them on a stack.
+    lines: int
+    of_stack: int
+
+
 class Lines(Connection):
     """The plugin of one machine."""
 
@@ -62,6 +73,11 @@ class Lines(Connection):
         self.send(b"s")
         shared = [Shared(*record) for record in self.records(_SHARED)]
         return (totals[0] if totals else Totals(0, 0, 0, 0)), shared
+
+    def first(self) -> list[First]:
+        """After the end: the code of the modules that used lines first for a request."""
+        self.send(b"f")
+        return [First(*record) for record in self.records(_FIRST)]
 
 
 class Names:

@@ -37,6 +37,7 @@ int qemu_plugin_read_register(void *handle, struct array *to);
 
 static void *gs_base;
 static void *other_gs_base;
+static void *stack_pointer;
 static struct array *register_value;
 static uint64_t cpus[MAX_CPUS];
 static unsigned int num_cpus;
@@ -86,8 +87,10 @@ static void find_registers(plugin_id id, unsigned int vcpu)
 			gs_base = one[index].handle;
 		else if (!strcmp(one[index].name, "k_gs_base"))
 			other_gs_base = one[index].handle;
+		else if (!strcmp(one[index].name, "rsp"))
+			stack_pointer = one[index].handle;
 	}
-	if (!gs_base || !other_gs_base)
+	if (!gs_base || !other_gs_base || !stack_pointer)
 		abort();
 }
 
