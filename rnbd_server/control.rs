@@ -428,8 +428,5 @@ pub(crate) fn close_all(session: &Session) {
         device.begin_close();
         false
     });
-    while let Some(device) = session.devices().find(|_| true) {
-        session.devices().remove(device.id(), Afterwards::Free);
-        device.close();
-    }
+    session.devices().remove_all(SessionDevice::close);
 }

@@ -303,4 +303,24 @@ impl DeviceTable {
             }
         }
     }
+
+    /// Takes out all devices, and gives each to `close`. Their numbers can be used again. Sleeps,
+    /// for a single grace period.
+    pub(crate) fn remove_all(&self, close: impl Fn(&SessionDevice)) {
+        let Some(slots) = self.slots.get() else {
+            return;
+        };
+        // Without memory each device is waited for alone.
+        let mut removed = KVec::with_capacity(slots.len(), GFP_KERNEL).unwrap_or_default();
+        for slot in slots.iter() {
+            slot.reserved.store(false, ordering::Relaxed);
+            drop(slot.closed.detach());
+            if let Err(left) = removed.push_within_capacity(slot.device.detach()) {
+                let _ = left.0.wait().inspect(|device| close(device));
+            }
+        }
+        for device in removed {
+            let _ = device.wait().inspect(|device| close(device));
+        }
+    }
 }

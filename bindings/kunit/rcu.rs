@@ -37,6 +37,26 @@ mod tests {
         Ok(())
     }
 
+    #[test]
+    fn references_that_are_detached_together_come_back_later() -> Result {
+        let [first, second] = [1, 2].map(|number| Arc::new(number, GFP_KERNEL));
+        let shared = [RcuArc::new(Some(first?)), RcuArc::new(Some(second?))];
+        let [first, second] = shared.each_ref().map(RcuArc::detach);
+        assert!(shared.iter().all(RcuArc::is_none));
+        assert!(shared.iter().all(|shared| shared.detach().wait().is_none()));
+        assert_eq!(second.wait().map(|value| *value), Some(2));
+        assert_eq!(first.wait().map(is_last), Some(true));
+        Ok(())
+    }
+
+    #[test]
+    fn a_detached_reference_is_dropped() -> Result {
+        let value = Arc::new(1, GFP_KERNEL)?;
+        drop(RcuArc::new(Some(value.clone())).detach());
+        assert!(is_last(value));
+        Ok(())
+    }
+
     /// Drops the reference to `value` that was left behind. Returns whether that was the only one
     /// besides `value`.
     fn was_left_behind(value: Arc<u32>) -> bool {

@@ -18,15 +18,19 @@ use crate::{
 };
 use core::{
     marker::PhantomData,
+    mem,
     ptr, //
 };
-use kernel::sync::{
-    rcu::{
-        self,
-        Guard, //
-    },
-    Arc,
-    ArcBorrow, //
+use kernel::{
+    ffi::c_ulong,
+    sync::{
+        rcu::{
+            self,
+            Guard, //
+        },
+        Arc,
+        ArcBorrow, //
+    }, //
 };
 
 pub use crate::compat::synchronize_rcu;
@@ -121,22 +125,61 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
     /// reference that it replaced. `None` where sleeping is not allowed: the old reference is
     /// leaked then.
     pub fn replace(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+        self.exchange(value).wait()
+    }
+
+    /// Empties the reference. Several references that are emptied before any of them is waited for
+    /// take a single grace period. Any context, but the result is dropped in process context.
+    pub fn detach(&self) -> Detached<T> {
+        self.exchange(None)
+    }
+
+    fn exchange(&self, value: Option<Arc<T>>) -> Detached<T> {
         // INVARIANT: The new pointer is null or from `Arc::into_raw`.
         let old = self.pointer.xchg(Self::into_raw(value), ordering::Full);
-        // SAFETY: The pointer was just exchanged for another one.
-        unsafe { Self::own_after_grace_period(old) }
+        // INVARIANT: The exchange comes before the look at the grace periods.
+        Detached {
+            old,
+            // SAFETY: The function has no requirement.
+            grace_period: unsafe { bindings::get_state_synchronize_rcu() },
+            _owned: PhantomData,
+        }
     }
 
     fn into_raw(value: Option<Arc<T>>) -> *mut T {
         value.map_or(ptr::null_mut(), |value| Arc::into_raw(value).cast_mut())
     }
+}
 
-    /// Takes over the reference behind a pointer that was exchanged for another one.
+/// A reference that was in an [`RcuArc`], and that readers may still borrow.
+///
+/// Dropping it waits until no reader does, and drops the reference.
+///
+/// # Invariants
+///
+/// - `old` is null, or came from `Arc::into_raw` and was in an `RcuArc`. This object owns that
+///   reference, as it was made by the exchange that took the pointer out.
+/// - When the grace period that `grace_period` stands for is over, no reader has a borrow of `old`:
+///   `grace_period` was read after that exchange.
+#[must_use = "the reference is waited for and dropped otherwise"]
+pub struct Detached<T: Send + Sync + 'static> {
+    old: *mut T,
+    grace_period: c_ulong,
+    _owned: PhantomData<Arc<T>>,
+}
+
+impl<T: Send + Sync + 'static> Detached<T> {
+    /// Waits until no reader has a borrow of the reference, and returns it; `None` if the
+    /// [`RcuArc`] was empty. Sleeps, but not if a grace period is over that began since.
     ///
-    /// # Safety
-    ///
-    /// `old` must have been in `pointer`, and the exchange that took it out must be the caller's.
-    unsafe fn own_after_grace_period(old: *mut T) -> Option<Arc<T>> {
+    /// `None` where sleeping is not allowed: the reference is leaked then.
+    pub fn wait(mut self) -> Option<Arc<T>> {
+        self.take()
+    }
+
+    fn take(&mut self) -> Option<Arc<T>> {
+        // INVARIANT: Null, as the reference is given away.
+        let old = mem::replace(&mut self.old, ptr::null_mut());
         if old.is_null() {
             return None;
         }
@@ -145,11 +188,17 @@ impl<T: Send + Sync + 'static> RcuArc<T> {
             preempt::leave_behind(&raw mut bindings::__this_module, "what an RcuArc held");
             return None;
         }
-        synchronize_rcu();
-        // SAFETY: The pointer came from `Arc::into_raw`, and the caller has taken it out, so that
-        // the reference is the caller's. Readers that loaded the pointer before it was exchanged
-        // held a guard, and the grace period has waited for them.
+        // SAFETY: Sleeping is allowed, and the value is from `get_state_synchronize_rcu()`.
+        unsafe { bindings::cond_synchronize_rcu(self.grace_period) };
+        // SAFETY: By the type invariants this object owned the reference, and no reader has a
+        // borrow of it any more.
         Some(unsafe { Arc::from_raw(old) })
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Detached<T> {
+    fn drop(&mut self) {
+        drop(self.take());
     }
 }
 
