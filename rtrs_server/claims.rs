@@ -192,15 +192,16 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
         Next::Free
     }
 
-    /// Counts the requests that owned their chunk at the last call and still do. A request that was
-    /// seen takes longer to end, as if other requests were parked: call this a few times a second
-    /// at most.
-    pub(crate) fn count_old(&self) -> u32 {
-        let mut count = 0u32;
+    /// Counts the requests that owned their chunk at the last call and still do. Also returns
+    /// whether any chunk is in use. A request that was seen takes longer to end, as if other
+    /// requests were parked: call this a few times a second at most.
+    pub(crate) fn count_old(&self) -> (u32, bool) {
+        let (mut count, mut is_used) = (0u32, false);
         for (id, state) in self.states.iter().enumerate() {
             if state.load(ordering::Relaxed) == FREE {
                 continue;
             }
+            is_used = true;
             let mut others = self.others.lock();
             let Some(others) = others.get_mut(id) else {
                 continue;
@@ -216,7 +217,7 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
                 count = count.wrapping_add(1);
             }
         }
-        count
+        (count, is_used)
     }
 
     /// Takes out the requests of chunk `id` that are parked or withheld on the path of `io`.

@@ -111,6 +111,14 @@ struct Up {
     handler: Option<Arc<dyn SessionHandler>>,
 }
 
+/// The last call of [`Session::count_old_requests`] that has looked at the chunks.
+struct Look {
+    /// The requests before that, see [`Session::count_begun_requests`].
+    requests: u64,
+    /// No chunk was in use.
+    is_idle: bool,
+}
+
 /// A client: its paths, and the chunks that it writes its requests to. The chunks are made once the
 /// client has given its name.
 ///
@@ -150,6 +158,8 @@ pub struct Session {
     /// connection request must not wait for the user.
     #[pin]
     origins: Mutex<KVec<Origin>>,
+    #[pin]
+    look: Mutex<Look>,
     #[pin]
     sysfs: SessionSysfs,
 }
@@ -198,6 +208,13 @@ impl Session {
                 ),
                 io: SetOnce::new(),
                 origins <- new_mutex!(KVec::new(), "rtrs_server::Session::origins"),
+                look <- new_mutex!(
+                    Look {
+                        requests: 0,
+                        is_idle: true,
+                    },
+                    "rtrs_server::Session::look"
+                ),
                 sysfs <- SessionSysfs::new(),
             }),
             GFP_KERNEL,
@@ -237,10 +254,37 @@ impl Session {
     }
 
     /// Counts the requests that were unfinished at the last call of this function and still are.
-    /// Any context. Each request that is found costs a little more: call this a few times a second
-    /// at most.
+    /// Sleeps, but not for long. Each request that is found costs a little more: call this a few
+    /// times a second at most.
+    ///
+    /// The chunks of a session without requests since the last call are not looked at.
     pub fn count_old_requests(&self) -> u32 {
-        self.io.as_ref().map_or(0, |io| io.claims().count_old())
+        let Some(io) = self.io.as_ref() else {
+            return 0;
+        };
+        let requests = self.count_begun_requests();
+        let mut look = self.look.lock();
+        if look.is_idle && look.requests == requests {
+            return 0;
+        }
+        let (old, is_used) = io.claims().count_old();
+        // A request that takes a chunk from now on is counted from now on.
+        *look = Look {
+            requests,
+            is_idle: !is_used,
+        };
+        old
+    }
+
+    /// The requests that the present paths have begun. The number also changes when a path comes or
+    /// goes, and when an administrator sets the counters of a path to zero. Sleeps.
+    fn count_begun_requests(&self) -> u64 {
+        let paths = self.paths.lock();
+        let entered = paths.iter().filter_map(|path| path.core().enter());
+        entered.fold(0, |sum, io| {
+            let totals = io.traffic.totals();
+            sum.wrapping_add(totals.reads).wrapping_add(totals.writes)
+        })
     }
 
     /// Rings on `path` with the last number, if there is a number. Sleeps, but not for long.
