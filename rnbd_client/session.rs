@@ -74,8 +74,8 @@ use crate::{
     }, //
 };
 
-/// How long the client waits after the server has rung before it asks for news, in ms. So a server
-/// that rings all the time is not asked more often than that.
+/// How long the client waits after the server has rung, or a device was opened, before it asks for
+/// news, in ms. So a server that rings all the time is not asked more often than that.
 const RUNG_DELAY_MS: u32 = 250;
 /// How long the client waits after a failed attempt to ask for news, in ms.
 const NEWS_DELAY_MS: u32 = 1000;
@@ -268,11 +268,11 @@ impl Session {
         self.link.devices.add(device)
     }
 
-    /// Asks the server for news of all devices, in the background: a device was opened. Any
-    /// context.
+    /// Asks the server for news of all devices, in the background and a little later: a device was
+    /// opened. So many devices that are opened in a row take few questions. Any context.
     pub(crate) fn want_news(&self) {
         self.link.news.want_all();
-        self.link.queue_work();
+        self.link.ask_in(RUNG_DELAY_MS);
     }
 
     /// Removes a device, for which nothing waits any more. Sleeps.
