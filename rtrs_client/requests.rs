@@ -120,15 +120,15 @@ struct SentByPolicy(Atomic<i32>);
 impl PathRequests {
     /// Allocates everything that the requests of a path need. May sleep.
     ///
-    /// `queue_depth` of the server's chunks are used. The counters of the path are `stats`. The
-    /// first queue pair was made with `max_send_sge`; [`Self::limit_send_sge`] takes the limit of
-    /// all queue pairs.
+    /// `queue_depth` of the server's chunks are used. The data of a request touches at most
+    /// `max_pages` pages of 4 KiB. The counters of the path are `stats`. The first queue pair was
+    /// made with `max_send_sge`; [`Self::limit_send_sge`] takes the limit of all queue pairs.
     pub(crate) fn new(
         domain: &Arc<ProtectionDomain>,
         tags: Arc<Tags>,
         accept: ConnAccept,
         queue_depth: u16,
-        max_segments: u16,
+        max_pages: u32,
         max_send_sge: u32,
         stats: Arc<Stats>,
     ) -> Result<Self> {
@@ -138,8 +138,6 @@ impl PathRequests {
             sent_by_policy.push(SentByPolicy(Atomic::new(0)), GFP_KERNEL)?;
         }
         let depth = usize::from(queue_depth);
-        // Data that does not begin on a page boundary touches one page more.
-        let pages = u32::from(max_segments).checked_add(1).ok_or(EINVAL)?;
         let mut chunks = KVVec::with_capacity(depth, GFP_KERNEL)?;
         let messages = MessageBuffers::allocate(domain, depth, HEADER_BUFFER_SIZE)?;
         for (tag, message) in (0..u32::from(queue_depth)).zip(messages) {
@@ -148,7 +146,7 @@ impl PathRequests {
                 rkey: Atomic::new(0),
                 result: Atomic::new(0),
                 message,
-                region: MemoryRegion::new(domain, pages, tag)?,
+                region: MemoryRegion::new(domain, max_pages, tag)?,
             };
             chunks.push(chunk, GFP_KERNEL)?;
         }

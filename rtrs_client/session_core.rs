@@ -34,8 +34,10 @@ use kernel_ext::{
 use proto::{
     name::SessName,
     rtrs::{
+        segments_of,
         ConnAccept,
-        MAX_SEGMENTS, //
+        MAX_SEGMENTS,
+        SEGMENT_SIZE, //
     }, //
 };
 use rtrs_core::connection::QueueSizes;
@@ -49,9 +51,9 @@ use crate::{
     settings::Settings, //
 };
 
-/// The most bytes of one segment of a request's data. Segments can be registered together because
-/// they are aligned to this size, too.
-pub(crate) const SEGMENT_SIZE: u32 = 4096;
+/// The segments that requests may have however short the largest request is, so that users can send
+/// small pieces.
+const SMALL_SEGMENTS: u32 = 32;
 
 /// The most of a server's chunks that are used: as many tags as the kernel's users can use (C:
 /// `BLK_MQ_MAX_DEPTH`), and one tag for service requests.
@@ -142,7 +144,9 @@ impl SessionCore {
     /// Makes the tags for the limits agreed with the server. Sleeps. `EINVAL` if none are agreed.
     pub(crate) fn make_tags(&self) -> Result {
         let limits = self.limits.as_ref().ok_or(EINVAL)?;
-        self.tags.make(limits.queue_depth, self.max_segments())
+        // A sink that does not begin on a page boundary touches one page more than it has.
+        let segments = u32::from(self.max_segments()).max(segments_of(self.max_io_size()));
+        self.tags.make(limits.queue_depth, segments)
     }
 
     /// The name. Any context.
@@ -287,17 +291,22 @@ impl SessionCore {
         }
     }
 
-    /// Lowers the segments of a request to the number that `device` can register, unless the
-    /// session has made its tags already. Returns the session's number. `EOPNOTSUPP` if the device
-    /// can register no page.
-    pub(crate) fn limit_segments(&self, device: &Device) -> Result<u16> {
+    /// Lowers the segments of a request to the number that `device` can register and that the
+    /// largest request needs, unless the session has made its tags already. Returns the most pages
+    /// of 4 KiB that the data of a request touches. `EOPNOTSUPP` if the device can register no
+    /// page.
+    ///
+    /// Each tag has memory for so many segments, and for each path a region for so many pages.
+    pub(crate) fn limit_segments(&self, device: &Device) -> Result<u32> {
         // Data that does not begin on a page boundary touches one page more.
         let pages = device.max_fast_reg_page_list_len();
-        let mine = pages.checked_sub(1).ok_or(EOPNOTSUPP)?.min(MAX_SEGMENTS);
+        let can = pages.checked_sub(1).ok_or(EOPNOTSUPP)?.min(MAX_SEGMENTS);
+        let limits = self.limits.as_ref().ok_or(EINVAL)?;
+        let mine = can.min(segments_of(limits.max_io_size).max(SMALL_SEGMENTS));
         if !self.tags.are_made() && mine < u32::from(self.max_segments()) {
             self.max_segments.store(mine, ordering::Relaxed);
         }
-        Ok(self.max_segments())
+        Ok(segments_of(self.max_io_size()))
     }
 
     /// Whether requests are to wait for a path rather than fail. They wait for `hold_ms` at most,

@@ -30,6 +30,16 @@ pub const MAX_PATHS_NUM: usize = 128;
 pub const MAX_CON_NUM: u16 = 4096;
 /// The most segments of a request, of at most 4 KiB each (C: `RTRS_MAX_SEGMENTS`).
 pub const MAX_SEGMENTS: u32 = 128;
+/// The most bytes of a segment.
+pub const SEGMENT_SIZE: u32 = 4096;
+
+/// The most segments of data of this many bytes, and the most pages of 4 KiB that the data touches.
+///
+/// Only the first and the last segment may be shorter than a page, as a registration has no gaps.
+pub const fn segments_of(bytes: u32) -> u32 {
+    // At most 2^20.
+    bytes.div_ceil(SEGMENT_SIZE).wrapping_add(1)
+}
 
 /// The default of the time between two heartbeats, in ms (C: `RTRS_HB_INTERVAL_MS`).
 pub const HB_INTERVAL_MS: u32 = 5000;

@@ -10,6 +10,7 @@ use proto::{
         SessName, //
     },
     rtrs::{
+        segments_of,
         ChunkLayout,
         ConnAccept,
         ConnReject,
@@ -18,7 +19,9 @@ use proto::{
         InfoRsp,
         RemoteBuf,
         RkeyRsp,
-        SgDesc, //
+        SgDesc,
+        DEFAULT_MAX_CHUNK_SIZE,
+        MAX_HDR_SIZE, //
     },
     Errno,
     ProtoError, //
@@ -456,4 +459,17 @@ fn rkey_rsp_comes_back_if_the_chunk_exists() {
     let mut other = bytes;
     other[0] = 3;
     assert!(RkeyRsp::parse(&other, &layout).is_err(), "type");
+}
+
+#[test]
+fn data_has_a_segment_more_than_pages() {
+    // A device page at the beginning, whole pages, and a part at the end.
+    for (bytes, segments) in [(1, 2), (4096, 2), (4097, 3), (31 * 4096, 32), (u32::MAX, (1 << 20) + 1)] {
+        assert_eq!(segments_of(bytes), segments, "{bytes} bytes");
+    }
+    assert_eq!(
+        segments_of(DEFAULT_MAX_CHUNK_SIZE - MAX_HDR_SIZE),
+        32,
+        "of the default chunks"
+    );
 }

@@ -415,13 +415,13 @@ impl Setup<'_> {
             .inspect_err(|_| path.backoff.note_hopeless())?;
         path.set_device(queue_pair)?;
         path.settle_name()?;
-        let max_segments = path.session.limit_segments(domain.device())?;
+        let max_pages = path.session.limit_segments(domain.device())?;
         self.incarnation.set_requests(PathRequests::new(
             domain,
             path.session.tags.clone(),
             accept,
             queue_depth,
-            max_segments,
+            max_pages,
             self.max_send_sge,
             path.stats.clone(),
         )?)

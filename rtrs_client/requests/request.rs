@@ -59,15 +59,14 @@ pub(crate) const USUAL_HEADER: usize = 32;
 
 impl Request {
     /// Makes the request of `tag`, with room for `max_segments` segments of data. May sleep.
-    pub(crate) fn new(tag: u32, max_segments: u16) -> Result<Self> {
+    pub(crate) fn new(tag: u32, max_segments: u32) -> Result<Self> {
         Ok(Self {
             tag,
             kind: Kind::HeaderOnly,
             connection: 0,
             is_in_policy_count: false,
             header_len: 0,
-            // A sink that does not begin on a page boundary touches one page more.
-            data: ScatterTable::new(u32::from(max_segments).checked_add(1).ok_or(EINVAL)?)?,
+            data: ScatterTable::new(max_segments)?,
             sink: None,
             header: [0; MAX_USER_HEADER],
         })

@@ -268,7 +268,7 @@ impl Tags {
 
     /// Makes `depth` tags, each with room for `max_segments` segments of data. The last tag is for
     /// service requests. Sleeps. `EEXIST` if the tags are made already.
-    pub(crate) fn make(&self, depth: u16, max_segments: u16) -> Result {
+    pub(crate) fn make(&self, depth: u16, max_segments: u32) -> Result {
         let mut cells = KVVec::with_capacity(usize::from(depth), GFP_KERNEL)?;
         let mut resent = KVVec::with_capacity(usize::from(depth), GFP_KERNEL)?;
         for tag in 0..u32::from(depth) {
