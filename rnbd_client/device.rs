@@ -27,7 +27,10 @@ use kernel_ext::{
             ordering,
             Atomic, //
         },
-        completion::KillableMutex,
+        completion::{
+            Completion,
+            KillableMutex, //
+        },
         set_once::SetOnce, //
     },
     workqueue::QueueHandle, //
@@ -79,6 +82,10 @@ pub(crate) struct Device {
     is_online: Atomic<bool>,
     /// The server has told another size, which the disk does not have yet.
     is_resized: Atomic<bool>,
+    /// The server has closed the device, if [`Self::remove`] has that done in the background.
+    #[pin]
+    closed: Completion,
+    queue: QueueHandle,
     /// Lets one task at a time have the server open the device again.
     #[pin]
     opening: KillableMutex,
@@ -88,10 +95,10 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Makes a device without a disk; `limits_queue` is for work that waits for requests. Sleeps.
-    pub(crate) fn new(remote: Arc<RemoteDevice>, limits_queue: &QueueHandle) -> Result<Arc<Self>> {
-        let limits_update = LimitsUpdate::new(remote.clone(), limits_queue)?;
-        let lease = ClientLease::new(remote.latency.clone(), limits_queue)?;
+    /// Makes a device without a disk; `queue` is for work that waits for requests. Sleeps.
+    pub(crate) fn new(remote: Arc<RemoteDevice>, queue: &QueueHandle) -> Result<Arc<Self>> {
+        let limits_update = LimitsUpdate::new(remote.clone(), queue)?;
+        let lease = ClientLease::new(remote.latency.clone(), queue)?;
         Arc::pin_init(
             pin_init!(Self {
                 remote,
@@ -101,6 +108,8 @@ impl Device {
                 is_offline: Atomic::new(false),
                 is_online: Atomic::new(false),
                 is_resized: Atomic::new(false),
+                closed <- Completion::new(),
+                queue: queue.clone(),
                 opening <- KillableMutex::new(),
                 disk <- new_mutex!(None, "Device::disk"),
             }),
@@ -147,11 +156,19 @@ impl Device {
 
     /// Removes the disk and has the server close the device, after the change to `Unmapped` from
     /// state `was`. Sleeps, until all requests in flight have ended.
-    pub(crate) fn remove(&self, was: DeviceState) {
+    pub(crate) fn remove(self: &Arc<Self>, was: DeviceState) {
         let disk = mem::take(&mut *self.disk.lock());
         self.limits_update.stop();
         let (timed, key) = self.lease.stop().unzip();
         drop(timed);
+        // No program can open the disk any more.
+        let is_closing = match &disk {
+            Some(disk) if was != DeviceState::Init && !self.remote.has_users() => {
+                disk.freeze();
+                self.begin_close()
+            }
+            _ => false,
+        };
         // Usually this is the last reference, so the disk is removed now. If the work of the lease
         // is just ending the lease, the disk may be removed there.
         drop(disk);
@@ -159,10 +176,30 @@ impl Device {
         // Not earlier: this waits for a CPU that is being taken offline, and that CPU waits for
         // requests.
         drop(key);
+        if is_closing {
+            // A task that is killed leaves the server to the work.
+            let _ = self.closed.wait_killable();
+        } else if was != DeviceState::Init {
+            self.close();
+        }
+    }
+
+    /// Has the server close the device while the disk is removed: both wait for grace periods. No
+    /// request is in flight or can begin. False if there is no memory. Sleeps.
+    fn begin_close(self: &Arc<Self>) -> bool {
+        let device = self.clone();
+        let close = move || {
+            device.close();
+            device.closed.complete_all();
+        };
+        self.queue.spawn(close).is_ok()
+    }
+
+    /// Has the server close the device, when no request is in flight any more. Sleeps.
+    fn close(&self) {
         // The server knows a device by its path, so the device must be closed after the last time
         // that it was opened. It must be closed only once: the number is another device's then.
-        let settled = self.opening.lock_killable().is_ok();
-        if settled && was != DeviceState::Init {
+        if self.opening.lock_killable().is_ok() {
             self.remote.close();
         }
     }

@@ -495,6 +495,11 @@ impl RemoteDevice {
         self.change_state_locked(DeviceEvent::Unmap)
     }
 
+    /// Whether a program has the disk open. Sleeps.
+    pub(crate) fn has_users(&self) -> bool {
+        *self.users.lock() != 0
+    }
+
     /// Counts an open of the disk. `EPERM` for writing by a device that is mapped read-only, `EIO`
     /// once the device is unmapped. Sleeps.
     ///

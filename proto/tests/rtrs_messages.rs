@@ -464,7 +464,13 @@ fn rkey_rsp_comes_back_if_the_chunk_exists() {
 #[test]
 fn data_has_a_segment_more_than_pages() {
     // A device page at the beginning, whole pages, and a part at the end.
-    for (bytes, segments) in [(1, 2), (4096, 2), (4097, 3), (31 * 4096, 32), (u32::MAX, (1 << 20) + 1)] {
+    for (bytes, segments) in [
+        (1, 2),
+        (4096, 2),
+        (4097, 3),
+        (31 * 4096, 32),
+        (u32::MAX, (1 << 20) + 1),
+    ] {
         assert_eq!(segments_of(bytes), segments, "{bytes} bytes");
     }
     assert_eq!(

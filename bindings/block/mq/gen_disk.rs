@@ -289,6 +289,21 @@ impl<O: Operations> GenDisk<O> {
         })
     }
 
+    /// Waits until all requests have ended; from now on new requests wait, and fail when the disk is
+    /// removed. For a disk that is about to be removed and that no program has open. Sleeps.
+    ///
+    /// Removing the disk writes dirty data back first, which programs leave only on an open disk:
+    /// the removal would wait for ever.
+    pub fn freeze(&self) {
+        let queue = self.queue();
+        // SAFETY: The reference that this value owns keeps the disk, and that keeps its queue. The
+        // queue is not unfrozen again, so the freeze has no owner.
+        unsafe {
+            bindings::blk_freeze_queue_start_non_owner(queue);
+            bindings::blk_mq_freeze_queue_wait(queue);
+        }
+    }
+
     /// The queue, which exists as long as the disk.
     pub(super) fn queue(&self) -> *mut bindings::request_queue {
         // SAFETY: The reference that this value owns keeps the disk and its queue.
