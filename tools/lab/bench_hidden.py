@@ -340,7 +340,8 @@ def first_table(found: Sequence[Hidden]) -> str:
     """A table in Markdown of the lines of data that each system's own modules use, by function."""
     lines = []
     for one in found:
-        lines += ["", f"| {one.system}, {one.operation}: lines used first by | per request | on a stack |", "|---|---|---|",
+        lines += ["", f"| {one.system}, {one.operation}: lines used first by | per request | on a stack |",
+                  "|---|---|---|",
                   f"| all | {one.own.get(LINES, 0.0):.1f} | {sum(stack for _, _, stack in one.first):.1f} |"]
         lines += [f"| {name} | {count:.1f} | {stack:.1f} |" for name, count, stack in one.first]
     return "\n".join(lines) + "\n"

@@ -2,8 +2,7 @@
 """`lab scale`: what grows with the number of devices, sessions and processors, ours beside the C modules.
 
 One machine is client and server at once, and its clock counts instructions. So times are those of instructions and of
-waiting, and repeat whatever else the host does. Both systems are measured in one boot. Documentation/benchmarks.md
-says what each curve is.
+waiting, and repeat whatever else the host does. Documentation/benchmarks.md says what each curve is.
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ from .scale_machine import say
 from .scale_report import Point
 from .vm_count import Instructions
 from .vm_count import symbols
+from .vm_node import Node
 from .vm_platform import module_folders
 
 SYSTEMS = ("ours", "c")
@@ -55,66 +55,74 @@ REQUESTS = 1600
 def mapped(modules: dict[str, Path], systems: Sequence[str], counts: Sequence[int]) -> list[Point]:
     """So many devices of one session: mapped, listed, opened again after the path was lost, and unmapped."""
     points = []
-    with machine(modules, memory_mib=1024 + 2 * max(counts)) as node:
-        disks = null_disks(node, max(counts))
-        for system in systems:
+    for system in systems:
+        # A machine for each system: the kernel keeps memory that a system has given back, and the next one uses it.
+        with machine(modules, memory_mib=1024 + 2 * max(counts)) as node:
+            disks = null_disks(node, max(counts))
             load(node, system)
             for count in counts:
-                before = free_kib(node)
-                # C refuses a session while the one before of the same name is being closed.
-                session = f"scale{count}"
-                lines = [map_line(node, session, disk) for disk in disks[:count]]
-                figures = {"devices mapped: s": node.call_within(HOST_SECONDS, guest_rounds.write_each,
-                                                                 path=MAP_DEVICE, lines=lines)}
-                memory = before - free_kib(node)
-                names = names_of(count)
-                figures["devices listed: s"] = node.call_within(HOST_SECONDS, guest_scale.look_at_each, names=names)
-                figures["devices opened again: s"] = node.call_within(
-                    HOST_SECONDS, guest_scale.connect_again, paths=paths_of(node, [session]), names=names,
-                    seconds=SECONDS)
-                figures["devices unmapped: s"] = node.call_within(HOST_SECONDS, guest_scale.unmap_each, names=names,
-                                                                  seconds=SECONDS)
-                figures["memory of devices: MiB"] = memory / KIB
-                points += say(system, count, figures)
-            node.modules_unload_all()
+                points += say(system, count, mapped_devices(node, disks[:count]))
     return points
+
+
+def mapped_devices(node: Node, disks: Sequence[str]) -> dict[str, float]:
+    """The figures of devices of one session."""
+    before = free_kib(node)
+    # C refuses a session while the one before of the same name is being closed.
+    session = f"scale{len(disks)}"
+    lines = [map_line(node, session, disk) for disk in disks]
+    figures = {"devices mapped: s": node.call_within(HOST_SECONDS, guest_rounds.write_each,
+                                                     path=MAP_DEVICE, lines=lines)}
+    memory = before - free_kib(node)
+    names = names_of(len(disks))
+    figures["devices listed: s"] = node.call_within(HOST_SECONDS, guest_scale.look_at_each, names=names)
+    figures["devices opened again: s"] = node.call_within(
+        HOST_SECONDS, guest_scale.connect_again, paths=paths_of(node, [session]), names=names, seconds=SECONDS)
+    figures["devices unmapped: s"] = node.call_within(HOST_SECONDS, guest_scale.unmap_each, names=names,
+                                                      seconds=SECONDS)
+    figures["memory of devices: MiB"] = memory / KIB
+    return figures
 
 
 def sessions(modules: dict[str, Path], systems: Sequence[str], counts: Sequence[int]) -> list[Point]:
     """So many sessions with a device each: opened, used, connected again at once, and closed."""
     points = []
-    # A session of the defaults has 64 MiB of chunks, and some more.
-    with machine(modules, memory_mib=1024 + 100 * max(counts)) as node:
-        executed = Instructions(node.count_socket)
-        disks = null_disks(node, max(counts))
-        for system in systems:
+    for system in systems:
+        # A session of the defaults has 64 MiB of chunks, and some more. A machine for each system, as above.
+        with machine(modules, memory_mib=1024 + 100 * max(counts)) as node:
+            executed = Instructions(node.count_socket)
+            disks = null_disks(node, max(counts))
             load(node, system)
             for count in counts:
-                before = free_kib(node)
-                names = [f"scale{count}-{index}" for index in range(count)]
-                lines = [map_line(node, name, disk) for name, disk in zip(names, disks, strict=False)]
-                figures = {"sessions opened: s": node.call_within(HOST_SECONDS, guest_rounds.write_each,
-                                                                  path=MAP_DEVICE, lines=lines)}
-                memory = before - free_kib(node)
-                devices = [f"/dev/{name}" for name in names_of(count)]
-                job = Job("randread", 4 * KIB, 1, REQUESTS)
-                report, spent = bench.run_job(node, job, Ready(devices, memory, DISK_MIB // 2), executed, symbols(node))
-                if report["error"]:
-                    raise RuntimeError(f"{system}, {count} sessions: fio error {report['error']}")
-                busy_memory = before - free_kib(node)
-                figures["sessions connected again: s"] = node.call_within(
-                    HOST_SECONDS, guest_scale.connect_again, paths=paths_of(node, names), names=names_of(count),
-                    seconds=SECONDS)
-                figures["sessions closed: s"] = node.call_within(HOST_SECONDS, guest_scale.unmap_each,
-                                                                 names=names_of(count), seconds=SECONDS)
-                figures["memory of sessions: MiB"] = memory / KIB
-                figures["memory of sessions after requests: MiB"] = busy_memory / KIB
-                measured = bench_report.measured(Configuration(2, RDMA_MTU, count), system, job, report, memory,
-                                                 spent)
-                figures["own instructions of a read, by sessions"] = measured.own_per_io
-                points += say(system, count, figures)
-            node.modules_unload_all()
+                points += say(system, count, opened_sessions(node, executed, system, disks[:count]))
     return points
+
+
+def opened_sessions(node: Node, executed: Instructions, system: str, disks: Sequence[str]) -> dict[str, float]:
+    """The figures of sessions with one of these disks each."""
+    count = len(disks)
+    before = free_kib(node)
+    names = [f"scale{count}-{index}" for index in range(count)]
+    lines = [map_line(node, name, disk) for name, disk in zip(names, disks, strict=True)]
+    figures = {"sessions opened: s": node.call_within(HOST_SECONDS, guest_rounds.write_each,
+                                                      path=MAP_DEVICE, lines=lines)}
+    memory = before - free_kib(node)
+    devices = [f"/dev/{name}" for name in names_of(count)]
+    job = Job("randread", 4 * KIB, 1, REQUESTS)
+    report, spent = bench.run_job(node, job, Ready(devices, memory, DISK_MIB // 2), executed, symbols(node))
+    if report["error"]:
+        raise RuntimeError(f"{system}, {count} sessions: fio error {report['error']}")
+    busy_memory = before - free_kib(node)
+    figures["sessions connected again: s"] = node.call_within(
+        HOST_SECONDS, guest_scale.connect_again, paths=paths_of(node, names), names=names_of(count),
+        seconds=SECONDS)
+    figures["sessions closed: s"] = node.call_within(HOST_SECONDS, guest_scale.unmap_each,
+                                                     names=names_of(count), seconds=SECONDS)
+    figures["memory of sessions: MiB"] = memory / KIB
+    figures["memory of sessions after requests: MiB"] = busy_memory / KIB
+    measured = bench_report.measured(Configuration(2, RDMA_MTU, count), system, job, report, memory, spent)
+    figures["own instructions of a read, by sessions"] = measured.own_per_io
+    return figures
 
 
 @dataclass(frozen=True)
