@@ -126,9 +126,12 @@ def build(to: str | None = None, lintian: bool = False, crate: bool = True, buil
     return packages_of(folder, wanted, built_for)
 
 
-def build_to_test(to: str | None = None, lintian: bool = False, crate: bool = True,
-                  built_for: Arch = AMD64) -> list[Path]:
-    """As `build`, but takes packages that were built of the same sources before."""
+def build_to_test(to: str | None = None, crate: bool = True, built_for: Arch = AMD64) -> list[Path]:
+    """As `build`, but takes packages that were built of the same sources before.
+
+    They are checked with lintian, unless they have another version.
+    """
+    lintian = to is None
     wanted = to or version()
     folder = OUT if to is None else OUT / to
     names = [built_for.name, "all"] if built_for is AMD64 else [built_for.name]
