@@ -3,7 +3,8 @@
 
 One machine is client and server at once, and its clock counts instructions. fio makes each operation's requests; what
 its start and its end take is measured by a run of one request, and subtracted. An operation that costs more than the
-file says is measured once more, and only what both times exceed is an error. Documentation/benchmarks.md has more.
+file says is measured up to three times more, and only what each time exceeds is an error. Documentation/benchmarks.md
+has more.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ from .vm_platform import platform
 
 KIB = 1 << 10
 _DIGEST = re.compile(r"\[[0-9a-f]{9,16}\]")
+# Counts at depth 16 differ by up to 4 % from run to run, as requests complete together or not.
+MORE_RUNS = 3
 # An Ethernet MTU of 4500; then each message of these sizes has one acknowledgement.
 MTU, RDMA_MTU = 4500, 4096
 PACKETS = "/sys/class/infiniband/rxe0/ports/1/hw_counters/sent_pkts"
@@ -176,7 +179,7 @@ class Measuring:
 
 
 def measure(modules: dict[str, Path], allowed: Costs) -> Costs:
-    """Boot a machine, and measure each operation in it; once more if it takes more than is allowed."""
+    """Boot a machine, and measure each operation in it; again if it takes more than is allowed."""
     lab = Lab(platform("stock", modules), "one",
               Options(cpus=2, mtu=MTU, icount=True, kernel_args=["transparent_hugepage=never"],
                       plugin=vm_plugin.compiled("vm_count")))
@@ -188,7 +191,9 @@ def measure(modules: dict[str, Path], allowed: Costs) -> Costs:
             for operation in OPERATIONS:
                 cost = measuring.cost(operation)
                 before = allowed.get(operation.name)
-                if before and budget_file.exceeded(operation.name, before, cost):
+                for _ in range(MORE_RUNS):
+                    if not before or not budget_file.exceeded(operation.name, before, cost):
+                        break
                     cost = budget_file.lesser(cost, measuring.cost(operation))
                 found[operation.name] = cost
     except (MachineDied, TimeoutError):
