@@ -13,7 +13,6 @@ from . import bench
 from . import bench_report
 from .bench_systems import Configuration
 from .bench_systems import DISK_MIB
-from .bench_systems import free_kib
 from .bench_systems import Job
 from .bench_systems import null_disks
 from .bench_systems import Ready
@@ -24,6 +23,7 @@ from .scale_machine import map_line
 from .scale_machine import names_of
 from .scale_machine import RDMA_MTU
 from .scale_machine import say
+from .scale_machine import settled_kib
 from .scale_report import Point
 from .vm_count import Instructions
 from .vm_count import symbols
@@ -56,7 +56,8 @@ class Parameter:
 # The connections of a path of a client with 8 processors; C has one for each processor.
 CONNECTIONS = Parameter("connections", (1, 2, 4, 8), "rtrs_client", "nr_connections={}", cpus=8, devices=8, depth=1,
                         systems=(OURS,))
-# Chunks of 64 KiB: an immediate can tell 4,096 of them apart.
+# Chunks of 64 KiB: an immediate can tell 4,096 of them apart. C's server fails to register so many.
+MOST_CHUNKS_OF_C = 512
 DEPTH = Parameter("chunks", (16, 128, 512, 4096), "rtrs_server", "sess_queue_depth={} max_chunk_size=65536", cpus=2,
                   devices=1, depth=0, systems=(OURS, "c"))
 
@@ -70,12 +71,14 @@ def measure(parameter: Parameter, modules: dict[str, Path], systems: Sequence[st
         disks = null_disks(node, parameter.devices)
         for system in (system for system in systems if system in parameter.systems):
             for count in counts:
+                if parameter is DEPTH and system == "c" and count > MOST_CHUNKS_OF_C:
+                    continue
                 load(node, system, **{parameter.module: parameter.text.format(count)})
-                before = free_kib(node)
+                before = settled_kib(node)
                 # A name for each session: C refuses a session while the session before with its name is being closed.
                 lines = [map_line(node, f"scale{count}", disk) for disk in disks]
                 opened = node.call_within(HOST_SECONDS, guest_rounds.write_each, path=MAP_DEVICE, lines=lines)
-                memory = before - free_kib(node)
+                memory = before - settled_kib(node)
                 depth = parameter.depth or count
                 job = Job("randread", 4 * KIB, depth, max(LEAST_REQUESTS, 2 * depth))
                 devices = [f"/dev/{name}" for name in names_of(len(disks))]
