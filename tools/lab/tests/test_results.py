@@ -180,7 +180,8 @@ class Parts(unittest.TestCase):
         options = argparse.Namespace(**{"long": True, "parts": None, "names": None, "again": False} | given)
         ran: list[str] = []
 
-        def run_stage(stage: test_command.Stage, _report: object, _live: bool = True) -> None:
+        def run_stage(stage: test_command.Stage, _report: object, _live: bool = True,
+                      _set_ended: object = None) -> None:
             ran.append(" ".join(stage.argv))
 
         debug = mock.Mock(error="")
