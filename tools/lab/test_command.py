@@ -292,7 +292,8 @@ class Quick:
 
     def run(self) -> None:
         """Runs all. The stages on the debug kernel and on the stock kernel take long, and have their sets first."""
-        parts = (lambda: _behind(self._without_sets), self._on_debug, self._on_stock, self._on_others)
+        parts = (lambda: _behind(self._checks), lambda: _behind(self._budget),
+                 self._on_debug, self._on_stock, self._on_others)
         with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
             running = [pool.submit(part) for part in parts]
             try:
@@ -327,9 +328,12 @@ class Quick:
         finally:
             self._sets.release(held)
 
-    def _without_sets(self) -> None:
+    def _checks(self) -> None:
         for stage in BEFORE:
             self._run(stage)
+
+    def _budget(self) -> None:
+        # Its machine has one thread, so that the time it takes would be the end of all if it began late.
         self._built.wait()
         if self._is_built:
             self._run(BUDGET)
