@@ -21,6 +21,7 @@ from . import selftest_pool
 from . import summary
 from . import vm_platform
 from .selftest_case import Case
+from .selftest_case import LINKS
 from .selftest_case import load_subjects
 from .selftest_case import Subject
 from .selftest_pool import Chosen
@@ -39,6 +40,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--kernel", type=paths.kernel_name, default=paths.STOCK, help=paths.KERNEL_HELP)
     parser.add_argument("--server-kernel", type=paths.kernel_name, metavar="KERNEL",
                         help="the server's, if it has another one; only tests with two machines are run then")
+    parser.add_argument("--topology", choices=sorted(LINKS), help="only tests with these machines")
     parser.add_argument("--modules", choices=("ours", "c"), default="ours",
                         help="which modules to test (both are there for tests that mix them)")
     parser.add_argument("--modules-dir", type=Path, help="folder of our .ko files")
@@ -85,11 +87,11 @@ def main(options: argparse.Namespace) -> int:
     """Run `lab selftest`."""
     names = [name for text in (options.names or []) + options.more for name in text.replace(",", " ").split()]
     every = load_subjects(SELFTESTS)
-    chosen = choose(fit(every, options.kernel, options.quick), names)
+    topology = "two" if options.server_kernel else options.topology
+    chosen = [(subject, cases) for subject, cases in choose(fit(every, options.kernel, options.quick), names)
+              if topology in (None, subject.topology)]
     if not chosen:
         return usage_error(f"no test is called {' '.join(names)}; see --list")
-    if options.server_kernel:
-        chosen = [(subject, cases) for subject, cases in chosen if subject.topology == "two"]
     if options.resume and (options.modules_dir or options.server_kernel):
         return usage_error("--resume is for the modules of this checkout, and for machines with one kernel")
     if options.list:

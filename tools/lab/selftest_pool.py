@@ -56,6 +56,11 @@ class Pool:
                 self._say(line)
             self._say(f"{'not ok' if failed else 'ok'} {self.finished} {subject.name}")
 
+    def set_ended(self) -> None:
+        """Say that a set of machines has ended, for `make test`, which may start another one in its place."""
+        with self._lock:
+            self._say(summary.SET_ENDED)
+
 
 def work(pool: Pool, runner: Runner, lines: list[str], from_end: bool, ended: Ended | None = None) -> None:
     """One worker: subjects one after another, until none is left."""
@@ -76,6 +81,7 @@ def work(pool: Pool, runner: Runner, lines: list[str], from_end: bool, ended: En
             chosen = following
     finally:
         runner.close()
+        pool.set_ended()
 
 
 def run(platform: Platform, modules: str, subjects: list[Chosen], jobs: int, quick: bool,

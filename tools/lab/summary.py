@@ -13,6 +13,9 @@ SECOND_TRY = "# AT THE SECOND TRY"
 # Begins a line about a subject that passed, now or before, see results.py.
 PASSED = "# PASSED"
 
+# A line about a set of machines of several.
+SET_ENDED = "# a set of machines has ended"
+
 # So many lines at the end of a runner's output have its reason for failing.
 LAST_LINES = 12
 

@@ -210,13 +210,26 @@ def stage_modules(target: Path, sets: dict[str, Path]) -> None:
             shutil.copy(file, target / name / file.name)
 
 
+# Between two looks of `wait_until`, in s.
+LOOK_PAUSE = 0.05
+LONGEST_PAUSE = 2.0
+
+
 def wait_until(condition: Callable[[], bool], timeout: float, what: str) -> None:
-    """Poll a condition that no event announces, with a deadline."""
+    """Poll a condition that no event announces, with a deadline.
+
+    A look that starts a program in an emulated machine takes most of a second of a processor, which the machine needs
+    for what is waited for. So after a look the wait is as long as the look was.
+    """
     deadline = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > deadline:
+    while True:
+        began = time.monotonic()
+        if condition():
+            return
+        now = time.monotonic()
+        if now > deadline:
             raise TimeoutError(f"{what}: not within {timeout:.0f} s")
-        time.sleep(0.05)
+        time.sleep(min(max(LOOK_PAUSE, now - began), LONGEST_PAUSE))
 
 
 def sparse_disk(directory: Path, name: str, size: int) -> Path:

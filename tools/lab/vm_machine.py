@@ -31,6 +31,10 @@ KERNEL_ARGS = ("panic=-1", "loglevel=5", "mitigations=off", "nokaslr", "apparmor
 BOOT_PROCESSOR_SECONDS = 20.0
 BUSY_HOST = 4.0
 
+# Hundreds of times a second the emulator's main loop wakes up, and looks at an event of each virtio queue. Without a
+# number of ports a serial device has 64 queues. These two are the agent's port and port 0, which is a console's.
+PORTS = 2
+
 # What a kernel says that waits for ever for a timer that the emulator has lost.
 NO_TIMER = "kthread timer wakeup didn't happen"
 
@@ -149,7 +153,7 @@ class Machine:
         args += ["-chardev", console.rstrip(","), "-serial", "chardev:console",
                  "-chardev", f"socket,id=qmp,path={self._socket('qmp')},server=on,wait=off",
                  "-mon", "chardev=qmp,mode=control",
-                 "-device", "virtio-serial-pci",
+                 "-device", f"virtio-serial-pci,max_ports={PORTS}",
                  "-chardev", f"socket,id=agent,path={self._socket('agent')},server=on,wait=off",
                  "-device", f"virtserialport,chardev=agent,name={AGENT_PORT}",
                  "-fsdev", f"local,id=host,path={spec.share},security_model=none,readonly=on",

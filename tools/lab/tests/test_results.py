@@ -19,6 +19,7 @@ from lab import selftest_pool
 from lab import summary
 from lab import test_command
 from lab.selftest_case import Case
+from lab.selftest_case import load_subjects
 from lab.selftest_case import Subject
 from lab.selftest_runner import Outcome
 from lab.selftest_runner import Runner
@@ -180,7 +181,8 @@ class Parts(unittest.TestCase):
         options = argparse.Namespace(**{"long": True, "parts": None, "names": None, "again": False} | given)
         ran: list[str] = []
 
-        def run_stage(stage: test_command.Stage, _report: object, _live: bool = True) -> None:
+        def run_stage(stage: test_command.Stage, _report: object, _live: bool = True,
+                      _set_ended: object = None) -> None:
             ran.append(" ".join(stage.argv))
 
         debug = mock.Mock(error="")
@@ -207,8 +209,21 @@ class Parts(unittest.TestCase):
 
     def test_other_kernels(self) -> None:
         self.assertEqual(self.stages(parts=["arm64"]), ["selftest --kernel arm64 --jobs 2 --resume"])
-        pairs = [stage for stage in self.stages(long=False) if "--server-kernel" in stage]
+        quick = self.stages(long=False)
+        pairs = [stage for stage in quick if "--server-kernel" in stage]
         self.assertEqual(len(pairs), len(test_command.PAIRS))
+        # Each other kernel has a set of its own, which is not of two machines.
+        for name in test_command.others():
+            (own,) = [stage for stage in quick if stage.startswith(f"selftest --kernel {name} --jobs 1 ")]
+            self.assertIn("--topology one", own)
+
+    def test_brief_sets_have_cases(self) -> None:
+        every = load_subjects(selftest.SELFTESTS)
+        for kernel, names in test_command.BRIEF.items():
+            self.assertIn(kernel, test_command.others())
+            for name in names:
+                (found,) = [found for found, _ in selftest.choose(selftest.fit(every, kernel, True), [name])]
+                self.assertEqual(found.topology, "one", name)
 
     def test_some(self) -> None:
         (on_arm64,) = self.stages(parts=["debug-arm64"])
