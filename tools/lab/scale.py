@@ -26,6 +26,7 @@ from . import scale_report
 from . import scale_target
 from .bench_systems import Configuration
 from .bench_systems import DISK_MIB
+from .bench_systems import free_kib
 from .bench_systems import Job
 from .bench_systems import null_disks
 from .bench_systems import Ready
@@ -37,7 +38,6 @@ from .scale_machine import names_of
 from .scale_machine import paths_of
 from .scale_machine import RDMA_MTU
 from .scale_machine import say
-from .scale_machine import settled_kib
 from .scale_report import Point
 from .vm_count import Instructions
 from .vm_count import symbols
@@ -60,7 +60,7 @@ def mapped(modules: dict[str, Path], systems: Sequence[str], counts: Sequence[in
         with machine(modules, memory_mib=1024 + 2 * max(counts)) as node:
             disks = null_disks(node, max(counts))
             load(node, system)
-            before = settled_kib(node)
+            before = free_kib(node)
             for count in counts:
                 points += say(system, count, mapped_devices(node, before, disks[:count]))
     return points
@@ -73,7 +73,7 @@ def mapped_devices(node: Node, before: int, disks: Sequence[str]) -> dict[str, f
     lines = [map_line(node, session, disk) for disk in disks]
     figures = {"devices mapped: s": node.call_within(HOST_SECONDS, guest_rounds.write_each,
                                                      path=MAP_DEVICE, lines=lines)}
-    memory = before - settled_kib(node)
+    memory = before - free_kib(node)
     names = names_of(len(disks))
     figures["devices listed: s"] = node.call_within(HOST_SECONDS, guest_scale.look_at_each, names=names)
     figures["devices opened again: s"] = node.call_within(
@@ -93,7 +93,7 @@ def sessions(modules: dict[str, Path], systems: Sequence[str], counts: Sequence[
             executed = Instructions(node.count_socket)
             disks = null_disks(node, max(counts))
             load(node, system)
-            before = settled_kib(node)
+            before = free_kib(node)
             for count in counts:
                 points += say(system, count, opened_sessions(node, executed, system, before, disks[:count]))
     return points
@@ -107,13 +107,13 @@ def opened_sessions(node: Node, executed: Instructions, system: str, before: int
     lines = [map_line(node, name, disk) for name, disk in zip(names, disks, strict=True)]
     figures = {"sessions opened: s": node.call_within(HOST_SECONDS, guest_rounds.write_each,
                                                       path=MAP_DEVICE, lines=lines)}
-    memory = before - settled_kib(node)
+    memory = before - free_kib(node)
     devices = [f"/dev/{name}" for name in names_of(count)]
     job = Job("randread", 4 * KIB, 1, REQUESTS)
     report, spent = bench.run_job(node, job, Ready(devices, memory, DISK_MIB // 2), executed, symbols(node))
     if report["error"]:
         raise RuntimeError(f"{system}, {count} sessions: fio error {report['error']}")
-    busy_memory = before - settled_kib(node)
+    busy_memory = before - free_kib(node)
     figures["sessions connected again: s"] = node.call_within(
         HOST_SECONDS, guest_scale.connect_again, paths=paths_of(node, names), names=names_of(count),
         seconds=SECONDS)

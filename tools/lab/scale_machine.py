@@ -11,7 +11,6 @@ from pathlib import Path
 
 from . import bench
 from . import vm_plugin
-from .bench_systems import free_kib
 from .scale_report import Point
 from .vm import Lab
 from .vm import MachineDied
@@ -23,9 +22,6 @@ KIB = 1 << 10
 # `machine` chooses the Ethernet MTU for it.
 RDMA_MTU = 4096
 SESSIONS = "/sys/class/rtrs-client"
-# Memory is settled that has changed by less than this in so many seconds of the guest.
-SETTLED_KIB, SETTLED_SECONDS = 512, 5
-MOST_LOOKS = 24
 
 
 @contextmanager
@@ -48,18 +44,6 @@ def load(node: Node, system: str, **parameters: str) -> None:
     """Load a module set, with parameters of its modules."""
     node.module_set = system
     node.modules_load("rnbd_server", "rnbd_client", rnbd_server="dev_search_path=/", **parameters)
-
-
-def settled_kib(node: Node) -> int:
-    """The machine's available memory, once it stays the same: programs that ended give theirs back a little later."""
-    last = free_kib(node)
-    for _ in range(MOST_LOOKS):
-        node.run(f"sleep {SETTLED_SECONDS}")
-        now = free_kib(node)
-        if abs(now - last) < SETTLED_KIB:
-            return now
-        last = now
-    raise RuntimeError(f"the available memory changes all the time: {last} KiB at last")
 
 
 def map_line(node: Node, session: str, disk: str) -> str:

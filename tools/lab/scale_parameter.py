@@ -13,6 +13,7 @@ from . import bench
 from . import bench_report
 from .bench_systems import Configuration
 from .bench_systems import DISK_MIB
+from .bench_systems import free_kib
 from .bench_systems import Job
 from .bench_systems import null_disks
 from .bench_systems import Ready
@@ -23,7 +24,6 @@ from .scale_machine import map_line
 from .scale_machine import names_of
 from .scale_machine import RDMA_MTU
 from .scale_machine import say
-from .scale_machine import settled_kib
 from .scale_report import Point
 from .vm_count import Instructions
 from .vm_count import symbols
@@ -74,11 +74,11 @@ def measure(parameter: Parameter, modules: dict[str, Path], systems: Sequence[st
                 if parameter is DEPTH and system == "c" and count > MOST_CHUNKS_OF_C:
                     continue
                 load(node, system, **{parameter.module: parameter.text.format(count)})
-                before = settled_kib(node)
+                before = free_kib(node)
                 # A name for each session: C refuses a session while the session before with its name is being closed.
                 lines = [map_line(node, f"scale{count}", disk) for disk in disks]
                 opened = node.call_within(HOST_SECONDS, guest_rounds.write_each, path=MAP_DEVICE, lines=lines)
-                memory = before - settled_kib(node)
+                memory = before - free_kib(node)
                 depth = parameter.depth or count
                 job = Job("randread", 4 * KIB, depth, max(LEAST_REQUESTS, 2 * depth))
                 devices = [f"/dev/{name}" for name in names_of(len(disks))]
