@@ -308,6 +308,63 @@ def test_client_dies_while_a_leg_is_replaced(t: Test) -> None:
     mirror.stop_watching()
 
 
+def drained(t: Test, mirror: Mirror, number: int) -> None:
+    """Has a server of a mirror drain for maintenance, and its clients leave."""
+    program.run(mirror.servers[number], "server", "drain", "--for", "10m")
+    t.equal(mirror.servers[number].listdir(rnbd.SERVER_SESSIONS), [], "sessions of the server that was drained")
+
+
+def maintained(mirror: Mirror, number: int) -> None:
+    """Exchanges the modules of a server that was drained, which ends the drain."""
+    mirror.servers[number].modules_unload_all()
+    mirror.load_server(number)
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_drain(t: Test) -> None:
+    """A server of a mirror is drained for maintenance: its leg is taken out at once, and comes back afterwards."""
+    mirror = Mirror(t)
+    writer = stream(t, mirror)
+    pauses, whole = [], []
+    for number in (1, 0):
+        program.install(mirror.servers[number])
+        writer.longest()
+        drained(t, mirror, number)
+        mirror.wait("degraded")
+        # The server still drains, for minutes.
+        writer.go_on()
+        pauses.append(writer.longest())
+        t.equal(mirror.legs()[1 - number], "in-sync", "the leg that is left")
+        maintained(mirror, number)
+        whole.append(mirror.wait("whole", 120))
+        writer.go_on()
+    result = writer.stop()
+    mirror.same()
+    t.say(f"pauses: {seconds(pauses)}; whole again after {seconds(whole)}; {verified(result)}")
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_drain_of_a_write_mostly_leg(t: Test) -> None:
+    """A write-mostly leg would hold its requests while its server drains: it is failed by hand before, and comes back
+    afterwards."""
+    mirror = Mirror(t, options=["--write-mostly", leg(1)])
+    writer = stream(t, mirror)
+    program.install(mirror.servers[1])
+    # The service would bring the leg back at once.
+    mirror.stop_watching()
+    t.client.run(f"mdadm /dev/md/{NAME} --fail {mirror.devices[1].path}")
+    drained(t, mirror, 1)
+    writer.go_on()
+    pause = writer.longest()
+    maintained(mirror, 1)
+    mirror.watch()
+    whole = mirror.wait("whole", 120)
+    writer.go_on()
+    result = writer.stop()
+    mirror.same()
+    t.say(f"pause: {pause:.2f} s; whole again after {whole:.1f} s; {verified(result)}")
+
+
 @case(module_sets=OURS, kernels=STOCK, timeout=300, quick=())
 def test_leg_with_bad_blocks(t: Test) -> None:
     """A leg of which md knows bad blocks is not taken for a leg with all data: it is taken out and filled anew."""
