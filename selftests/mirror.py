@@ -275,6 +275,68 @@ def test_replace(t: Test) -> None:
 
 
 @case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_exchanged_disk(t: Test) -> None:
+    """A disk is exchanged at its server under the same name: the new disk is no leg until an administrator replaces the
+    leg by it."""
+    mirror = Mirror(t)
+    writer = stream(t, mirror)
+    mirror.power_cut(1)
+    mirror.wait("degraded")
+    writer.go_on()
+    # The new disk is blank.
+    mirror.power_back(1, lambda far: far.run(f"blkdiscard --force --zeroout {DISK}"))
+    t.client.wait_for(f"{mirror.devices[1].sysfs}/state", matches="open", timeout=60)
+    wait_until(lambda: mirror.legs()[1] == "foreign", 60 * t.client.slow, "the new disk is seen as no leg")
+    t.equal(mirror.status()["state"], "degraded", "state with the new disk")
+    t.equal(t.client.call(pr.keys, path=mirror.devices[1].path)["keys"], [], "keys of the new disk")
+    writer.go_on()
+    said = program.run(t.client, "mirror", "replace", NAME, leg(1)).out
+    t.check("md copies all data to the leg" in said, f"said {said!r}")
+    took = mirror.wait("whole", 120)
+    writer.go_on()
+    result = writer.stop()
+    t.equal([one["name"] for one in mirror.status()["legs"]], [leg(0), leg(1)], "legs")
+    t.equal(t.client.call(pr.keys, path=mirror.devices[1].path)["keys"],
+            t.client.call(pr.keys, path=mirror.devices[0].path)["keys"], "keys of the new leg, and of the other one")
+    mirror.same()
+    t.say(f"filled after {took:.1f} s; {verified(result)}")
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_exchanged_disk_with_a_wwid(t: Test) -> None:
+    """A disk with another wwid by the same name stays closed until it is mapped anew; then it replaces the leg."""
+    mirror = Mirror(t)
+
+    def exchange(command: str) -> None:
+        mirror.power_cut(1)
+        t.client.call_within(60, guest_io.write, path=mirror.device.path, offset=0, length=MIB, seed=1)
+        mirror.wait("degraded")
+        mirror.power_back(1, lambda node: node.run(command, timeout=120))
+
+    def replace() -> None:
+        program.run(t.client, "unmap", leg(1))
+        mirror.devices[1] = mirror.map(1)
+        said = program.run(t.client, "mirror", "replace", NAME, leg(1)).out
+        t.check("md copies all data to the leg" in said, f"said {said!r}")
+        mirror.wait("whole", 120)
+
+    # The first disk has no wwid, and the client takes any disk for it.
+    exchange("set -e; modprobe sd_mod; modprobe scsi_debug dev_size_mb=72 sector_size=4096 delay=0; "
+             f"disk=$(ls /sys/bus/pseudo/drivers/scsi_debug/adapter*/host*/target*/*/block); ln -sf /dev/$disk {DISK}")
+    wait_until(lambda: mirror.legs()[1] == "foreign", 60 * t.client.slow, "the new disk is seen as no leg")
+    replace()
+    wwid = t.client.read(f"/sys/block/{mirror.devices[1].name}/wwid")
+    t.check(wwid, "the disk of scsi_debug has no wwid")
+    mark = t.client.log_mark()
+    exchange(f"blkdiscard --force --zeroout {DISK}")
+    wait_until(lambda: any("the server has another disk by this device path now" in line
+                           for line in t.client.log_since(mark)), 60 * t.client.slow, "the client sees another disk")
+    t.equal(mirror.legs()[1], "away", "the leg whose disk has another wwid")
+    replace()
+    mirror.same()
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
 def test_client_dies_while_a_leg_is_replaced(t: Test) -> None:
     """A client loses its power while md fills a new leg: the mirror starts from its old legs, and the service goes on
     with the replacement."""
