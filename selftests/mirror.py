@@ -193,6 +193,50 @@ def test_forced_start(t: Test) -> None:
              None, "first wrong byte")
 
 
+def gone_on_alone(t: Test, mirror: Mirror) -> None:
+    """After `left_with_the_old_leg` the far leg goes on, too, by md without the program, as by an administrator's hand:
+    it then has the data of seed 3. In the end the mirror is stopped, and both legs are here."""
+    far = mirror.devices[1].path
+    t.client.run("mdadm --assemble /dev/md/by-hand --config=none --homehost=rnbd-mirror --run "
+                 f"--readonly {far} && mdadm --readwrite /dev/md/by-hand", timeout=90)
+    path = t.client.realpath("/dev/md/by-hand")
+    t.client.call(guest_io.write, path=path, offset=0, length=MIB, seed=3)
+    t.client.run("mdadm --stop /dev/md/by-hand")
+    mirror.power_back(0)
+    mirror.devices[0] = mirror.map(0)
+
+
+def started_from(t: Test, number: int, seed: int) -> None:
+    """Both legs went on without each other: the mirror starts only from the leg that is named, with its data."""
+    mirror = Mirror(t)
+    left_with_the_old_leg(t, mirror)
+    gone_on_alone(t, mirror)
+    for options in ([], ["--force-stale"]):
+        said = program.run(t.client, "mirror", "assemble", NAME, *options, code=FAILED).err
+        t.check("got writes without the other leg" in said, f"{options}: said {said!r}")
+    program.run(t.client, "mirror", "assemble", NAME, "--force-stale", "--from", leg(number))
+    t.equal(mirror.legs()[number], "in-sync", "the leg that was named")
+    mirror.watch()
+    mirror.wait("whole", 120)
+    said = t.client.read("/tmp/mirror-watch")
+    t.check("md copies all data to the leg" in said, f"the other leg was not filled as a whole: {said}")
+    t.intact(t.client.call(guest_io.compare, path=mirror.device.path, offset=0, length=MIB, seed=seed), None,
+             f"first wrong byte of the data of {leg(number)}")
+    mirror.same()
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_started_from_the_old_leg(t: Test) -> None:
+    """Two legs went on without each other, and an administrator names the leg that was away first."""
+    started_from(t, 1, 3)
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_started_from_the_newer_leg(t: Test) -> None:
+    """Two legs went on without each other, and an administrator names the leg that went on first."""
+    started_from(t, 0, 2)
+
+
 @case(module_sets=OURS, kernels=STOCK, timeout=300, quick=())
 def test_stopped_in_order(t: Test) -> None:
     """A mirror that was stopped in order starts from one leg, as no other machine can have used the other leg."""
