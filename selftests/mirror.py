@@ -193,6 +193,50 @@ def test_forced_start(t: Test) -> None:
              None, "first wrong byte")
 
 
+def gone_on_alone(t: Test, mirror: Mirror) -> None:
+    """After `left_with_the_old_leg` the far leg goes on, too, by md without the program, as by an administrator's hand:
+    it then has the data of seed 3. In the end the mirror is stopped, and both legs are here."""
+    far = mirror.devices[1].path
+    t.client.run("mdadm --assemble /dev/md/by-hand --config=none --homehost=rnbd-mirror --run "
+                 f"--readonly {far} && mdadm --readwrite /dev/md/by-hand", timeout=90)
+    path = t.client.realpath("/dev/md/by-hand")
+    t.client.call(guest_io.write, path=path, offset=0, length=MIB, seed=3)
+    t.client.run("mdadm --stop /dev/md/by-hand")
+    mirror.power_back(0)
+    mirror.devices[0] = mirror.map(0)
+
+
+def started_from(t: Test, number: int, seed: int) -> None:
+    """Both legs went on without each other: the mirror starts only from the leg that is named, with its data."""
+    mirror = Mirror(t)
+    left_with_the_old_leg(t, mirror)
+    gone_on_alone(t, mirror)
+    for options in ([], ["--force-stale"]):
+        said = program.run(t.client, "mirror", "assemble", NAME, *options, code=FAILED).err
+        t.check("got writes without the other leg" in said, f"{options}: said {said!r}")
+    program.run(t.client, "mirror", "assemble", NAME, "--force-stale", "--from", leg(number))
+    t.equal(mirror.legs()[number], "in-sync", "the leg that was named")
+    mirror.watch()
+    mirror.wait("whole", 120)
+    said = t.client.read("/tmp/mirror-watch")
+    t.check("md copies all data to the leg" in said, f"the other leg was not filled as a whole: {said}")
+    t.intact(t.client.call(guest_io.compare, path=mirror.device.path, offset=0, length=MIB, seed=seed), None,
+             f"first wrong byte of the data of {leg(number)}")
+    mirror.same()
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_started_from_the_old_leg(t: Test) -> None:
+    """Two legs went on without each other, and an administrator names the leg that was away first."""
+    started_from(t, 1, 3)
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_started_from_the_newer_leg(t: Test) -> None:
+    """Two legs went on without each other, and an administrator names the leg that went on first."""
+    started_from(t, 0, 2)
+
+
 @case(module_sets=OURS, kernels=STOCK, timeout=300, quick=())
 def test_stopped_in_order(t: Test) -> None:
     """A mirror that was stopped in order starts from one leg, as no other machine can have used the other leg."""
@@ -275,6 +319,68 @@ def test_replace(t: Test) -> None:
 
 
 @case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_exchanged_disk(t: Test) -> None:
+    """A disk is exchanged at its server under the same name: the new disk is no leg until an administrator replaces the
+    leg by it."""
+    mirror = Mirror(t)
+    writer = stream(t, mirror)
+    mirror.power_cut(1)
+    mirror.wait("degraded")
+    writer.go_on()
+    # The new disk is blank.
+    mirror.power_back(1, lambda far: far.run(f"blkdiscard --force --zeroout {DISK}"))
+    t.client.wait_for(f"{mirror.devices[1].sysfs}/state", matches="open", timeout=60)
+    wait_until(lambda: mirror.legs()[1] == "foreign", 60 * t.client.slow, "the new disk is seen as no leg")
+    t.equal(mirror.status()["state"], "degraded", "state with the new disk")
+    t.equal(t.client.call(pr.keys, path=mirror.devices[1].path)["keys"], [], "keys of the new disk")
+    writer.go_on()
+    said = program.run(t.client, "mirror", "replace", NAME, leg(1)).out
+    t.check("md copies all data to the leg" in said, f"said {said!r}")
+    took = mirror.wait("whole", 120)
+    writer.go_on()
+    result = writer.stop()
+    t.equal([one["name"] for one in mirror.status()["legs"]], [leg(0), leg(1)], "legs")
+    t.equal(t.client.call(pr.keys, path=mirror.devices[1].path)["keys"],
+            t.client.call(pr.keys, path=mirror.devices[0].path)["keys"], "keys of the new leg, and of the other one")
+    mirror.same()
+    t.say(f"filled after {took:.1f} s; {verified(result)}")
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_exchanged_disk_with_a_wwid(t: Test) -> None:
+    """A disk with another wwid by the same name stays closed until it is mapped anew; then it replaces the leg."""
+    mirror = Mirror(t)
+
+    def exchange(command: str) -> None:
+        mirror.power_cut(1)
+        t.client.call_within(60, guest_io.write, path=mirror.device.path, offset=0, length=MIB, seed=1)
+        mirror.wait("degraded")
+        mirror.power_back(1, lambda node: node.run(command, timeout=120))
+
+    def replace() -> None:
+        program.run(t.client, "unmap", leg(1))
+        mirror.devices[1] = mirror.map(1)
+        said = program.run(t.client, "mirror", "replace", NAME, leg(1)).out
+        t.check("md copies all data to the leg" in said, f"said {said!r}")
+        mirror.wait("whole", 120)
+
+    # The first disk has no wwid, and the client takes any disk for it.
+    exchange("set -e; modprobe sd_mod; modprobe scsi_debug dev_size_mb=72 sector_size=4096 delay=0; "
+             f"disk=$(ls /sys/bus/pseudo/drivers/scsi_debug/adapter*/host*/target*/*/block); ln -sf /dev/$disk {DISK}")
+    wait_until(lambda: mirror.legs()[1] == "foreign", 60 * t.client.slow, "the new disk is seen as no leg")
+    replace()
+    wwid = t.client.read(f"/sys/block/{mirror.devices[1].name}/wwid")
+    t.check(wwid, "the disk of scsi_debug has no wwid")
+    mark = t.client.log_mark()
+    exchange(f"blkdiscard --force --zeroout {DISK}")
+    wait_until(lambda: any("the server has another disk by this device path now" in line
+                           for line in t.client.log_since(mark)), 60 * t.client.slow, "the client sees another disk")
+    t.equal(mirror.legs()[1], "away", "the leg whose disk has another wwid")
+    replace()
+    mirror.same()
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
 def test_client_dies_while_a_leg_is_replaced(t: Test) -> None:
     """A client loses its power while md fills a new leg: the mirror starts from its old legs, and the service goes on
     with the replacement."""
@@ -306,6 +412,63 @@ def test_client_dies_while_a_leg_is_replaced(t: Test) -> None:
     t.intact(t.client.call(guest_io.compare, path=mirror.device.path, offset=0, length=MIB, seed=1), None,
              "first wrong byte")
     mirror.stop_watching()
+
+
+def drained(t: Test, mirror: Mirror, number: int) -> None:
+    """Has a server of a mirror drain for maintenance, and its clients leave."""
+    program.run(mirror.servers[number], "server", "drain", "--for", "10m")
+    t.equal(mirror.servers[number].listdir(rnbd.SERVER_SESSIONS), [], "sessions of the server that was drained")
+
+
+def maintained(mirror: Mirror, number: int) -> None:
+    """Exchanges the modules of a server that was drained, which ends the drain."""
+    mirror.servers[number].modules_unload_all()
+    mirror.load_server(number)
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_drain(t: Test) -> None:
+    """A server of a mirror is drained for maintenance: its leg is taken out at once, and comes back afterwards."""
+    mirror = Mirror(t)
+    writer = stream(t, mirror)
+    pauses, whole = [], []
+    for number in (1, 0):
+        program.install(mirror.servers[number])
+        writer.longest()
+        drained(t, mirror, number)
+        mirror.wait("degraded")
+        # The server still drains, for minutes.
+        writer.go_on()
+        pauses.append(writer.longest())
+        t.equal(mirror.legs()[1 - number], "in-sync", "the leg that is left")
+        maintained(mirror, number)
+        whole.append(mirror.wait("whole", 120))
+        writer.go_on()
+    result = writer.stop()
+    mirror.same()
+    t.say(f"pauses: {seconds(pauses)}; whole again after {seconds(whole)}; {verified(result)}")
+
+
+@case(module_sets=OURS, kernels=STOCK, timeout=600, quick=())
+def test_drain_of_a_write_mostly_leg(t: Test) -> None:
+    """A write-mostly leg would hold its requests while its server drains: it is failed by hand before, and comes back
+    afterwards."""
+    mirror = Mirror(t, options=["--write-mostly", leg(1)])
+    writer = stream(t, mirror)
+    program.install(mirror.servers[1])
+    # The service would bring the leg back at once.
+    mirror.stop_watching()
+    t.client.run(f"mdadm /dev/md/{NAME} --fail {mirror.devices[1].path}")
+    drained(t, mirror, 1)
+    writer.go_on()
+    pause = writer.longest()
+    maintained(mirror, 1)
+    mirror.watch()
+    whole = mirror.wait("whole", 120)
+    writer.go_on()
+    result = writer.stop()
+    mirror.same()
+    t.say(f"pause: {pause:.2f} s; whole again after {whole:.1f} s; {verified(result)}")
 
 
 @case(module_sets=OURS, kernels=STOCK, timeout=300, quick=())

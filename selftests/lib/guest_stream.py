@@ -182,6 +182,28 @@ def resume(name: str = "stream") -> None:
         worker.may_begin.set()
 
 
+def confirmed(name: str = "stream") -> list[dict[str, Any]]:
+    """What each worker's range must hold by the worker's writes until now, for ``wrong``."""
+    return [{"offset": worker.first * worker.size, "blocks": worker.blocks, "size": worker.size,
+             "versions": [[block, sorted(versions)] for block, versions in worker.confirmed.items()]}
+            for worker in _streams[name]]
+
+
+def wrong(path: str, ranges: Sequence[dict[str, Any]]) -> list[str]:
+    """Read what ``confirmed`` says of a stream, perhaps of another machine; the first wrong block of each range."""
+    found = []
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECT)
+    try:
+        for one in ranges:
+            worker = Worker(path, one["offset"], one["blocks"], one["size"], (), 0.0)
+            for block, versions in one["versions"]:
+                worker.check(fd, block, versions)
+            found += [worker.wrong] if worker.wrong else []
+    finally:
+        os.close(fd)
+    return found
+
+
 def stop(name: str = "stream", verify: bool = True, wait: float = 30.0) -> dict[str, Any]:
     """End, and read everything again; returns what happened."""
     workers = _streams.pop(name)

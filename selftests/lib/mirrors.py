@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any
 
 from lab.selftest_case import Test
@@ -28,11 +30,20 @@ HOST = "host_uuid=01234567-89ab-cdef-0123-456789abcdef"
 FAST = f"ack_timeout_ms={rnbd.ACK_TIMEOUT_MS} hb_interval_ms=200 hb_missed_max=4"
 FAST_CLIENT = f"{FAST} reconnect_delay_ms=1000 connect_timeout_ms=2000"
 SECTOR = 512
+BLOCK = 4096
 
 
 def leg(number: int) -> str:
     """The name of a leg."""
     return f"{DISK}@{SESSIONS[number]}"
+
+
+def area(mirror: Device, disk: Device) -> tuple[int, int]:
+    """The place of a mirror's data on each leg, and its length, in bytes. The mirror runs."""
+    text = disk.node.sh(f"mdadm --examine {disk.path}")
+    fields = {name.strip(): value.strip() for name, _, value in
+              (line.partition(" : ") for line in text.splitlines())}
+    return int(fields["Data Offset"].split()[0]) * SECTOR, mirror.size()
 
 
 def by_modprobe(node: Node) -> None:
@@ -44,11 +55,12 @@ def by_modprobe(node: Node) -> None:
 
 
 class Mirror:
-    """The mirror ``db``. It is whole when the object is made, and with ``watched`` the service runs."""
+    """The mirror ``db``. It is whole when the object is made, and with ``watched`` the service runs. ``options`` are
+    those of `mirror create`."""
 
-    def __init__(self, t: Test, *, watched: bool = True) -> None:
+    def __init__(self, t: Test, *, watched: bool = True, options: Sequence[str] = ()) -> None:
         self.t = t
-        self.servers = t.nodes[1:]
+        self.servers = t.nodes[1:1 + len(SESSIONS)]
         self.watcher: Job | None = None
         cable.prepare(t)
         for node in t.nodes:
@@ -63,7 +75,7 @@ class Mirror:
         self.devices = [self.map(number) for number in range(len(self.servers))]
         legs = [leg(number) for number in range(len(SESSIONS))]
         # The disks are all zeroes.
-        program.run(t.client, "mirror", "create", NAME, *legs, "--assume-clean")
+        program.run(t.client, "mirror", "create", NAME, *legs, "--assume-clean", *options)
         t.client.run("rm -f /tmp/mirror-watch")
         if watched:
             self.watch()
@@ -164,11 +176,13 @@ class Mirror:
         """Cuts the power of a server."""
         self.servers[number].kill()
 
-    def power_back(self, number: int) -> None:
-        """Boots a server again, with its disk."""
+    def power_back(self, number: int, before: Callable[[Node], object] | None = None) -> None:
+        """Boots a server again, with its disk; ``before`` is called before it exports the disk."""
         node: Node = self.servers[number]
         node.start()
         self.t.lab.finish_reboot(node)
+        if before is not None:
+            before(node)
         self.load_server(number)
 
     def cut(self, number: int) -> None:
@@ -190,21 +204,21 @@ class Mirror:
 
     def area(self) -> tuple[int, int]:
         """The place of the data on each leg, and its length, in bytes."""
-        text = self.t.client.sh(f"mdadm --examine {self.devices[0].path}")
-        fields = {name.strip(): value.strip() for name, _, value in
-                  (line.partition(" : ") for line in text.splitlines())}
-        return int(fields["Data Offset"].split()[0]) * SECTOR, self.device.size()
+        return area(self.device, self.devices[0])
 
     def same(self) -> None:
-        """Stops the mirror, and compares the SHA-256 of the data of both legs, read at the servers. Then starts the
-        mirror without the service, and writes to it."""
+        """Stops the mirror, and compares the data of both legs. Then starts the mirror without the service, and writes
+        to it."""
         self.stop_watching()
         offset, size = self.area()
         program.run(self.t.client, "mirror", "stop", NAME)
-        block = 4096
-        self.t.equal((offset % block, size % block), (0, 0), "data of a leg in whole blocks")
-        sums = [node.sh(f"dd if={DISK} iflag=direct bs={block} skip={offset // block} count={size // block} "
+        self.legs_are_the_same(offset, size)
+        program.run(self.t.client, "mirror", "assemble", NAME)
+        self.t.client.call(guest_io.write, path=self.device.path, offset=size - BLOCK, length=BLOCK, seed=0)
+
+    def legs_are_the_same(self, offset: int, size: int) -> None:
+        """Compares the SHA-256 of the data of both legs, read at the servers. The mirror must not run."""
+        self.t.equal((offset % BLOCK, size % BLOCK), (0, 0), "data of a leg in whole blocks")
+        sums = [node.sh(f"dd if={DISK} iflag=direct bs={BLOCK} skip={offset // BLOCK} count={size // BLOCK} "
                         "status=none | sha256sum", timeout=120) for node in self.servers]
         self.t.intact(sums[1], sums[0], "data of the far leg, and of the near one")
-        program.run(self.t.client, "mirror", "assemble", NAME)
-        self.t.client.call(guest_io.write, path=self.device.path, offset=size - block, length=block, seed=0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a selftest file contains, and what one test is given.
 
-A file is one subject: a docstring, ``TOPOLOGY`` ("one", "two", "three" or "five") and functions
-``test_*(t)`` whose docstring is one sentence. ``@case(...)`` adds conditions.
+A file is one subject: a docstring, ``TOPOLOGY`` ("one", "two", "three", "four" or "five") and
+functions ``test_*(t)`` whose docstring is one sentence. ``@case(...)`` adds conditions.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Subject:
 
 
 # Machines that all subjects of a topology share cost fewer boots than machines without what a subject does not use.
-LINKS = {"one": 1, "two": 2, "three": 2, "five": 4}
+LINKS = {"one": 1, "two": 2, "three": 2, "four": 4, "five": 4}
 
 
 def case(*, timeout: float = TEST_SECONDS, kernels: tuple[str, ...] = KERNELS,

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Test machines by topology: one for both roles, two on a cable, three, or five.
+"""Test machines by topology: one for both roles, two on a cable, three, four, or five.
 
 ``one``: a machine that is client and server at once, soft-RoCE on a dummy
 interface. ``two``: a client and a server machine, virtio-net joined by a
 socket. ``three`` and ``five``: a client and two or four servers, each with a
-cable of its own to the client. Machines boot the cached image with all writes
-thrown away.
+cable of its own to the client. ``four``: two clients and two servers, and a
+cable between each client and each server. Machines boot the cached image with
+all writes thrown away.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ SUBNET6 = "fd77:0:0:{link}::{host}"
 # An Ethernet MTU of 4500 gives the RDMA MTU 4096: a 4 KiB payload is one packet.
 DEFAULT_MTU = 4500
 MACHINES = {"one": ["one"], "two": ["client", "server"], "three": ["client", "server", "server2"],
+            "four": ["client", "server", "server2", "client2"],
             "five": ["client", "server", "server2", "server3", "server4"]}
+# Which machines, by their places above, each cable of a topology joins. One and two machines have as many as is wanted.
+CABLES = {"three": [(0, 1), (0, 2)], "four": [(0, 1), (0, 2), (1, 3), (2, 3)], "five": [(0, 1), (0, 2), (0, 3), (0, 4)]}
 SLOW = {"stock": 1.0, "debug": 8.0}
 
 
@@ -110,7 +114,7 @@ class Lab:
                 disks=self.options.disks.get(name, []), shell=self.options.shell,
                 kernel_args=list(self.options.kernel_args))
             if topology != "one":
-                spec.ethernet = [Ethernet(self.directory / f"cable{link}", index == 0,
+                spec.ethernet = [Ethernet(self.directory / f"cable{link}", index == self.ends_of(link)[0],
                                           self.options.mtu,
                                           f"52:54:00:77:0{link}:0{index + 1}",
                                           recycle_pages=self.options.icount)
@@ -120,9 +124,12 @@ class Lab:
                 module_set=self.options.module_sets.get(name, "ours")))
 
     def links_of(self, index: int) -> list[int]:
-        """The numbers of a machine's links: each of several servers has one, the client's link to it."""
-        links = range(self.options.links)
-        return [links[index - 1]] if len(MACHINES[self.topology]) > 2 and index > 0 else list(links)
+        """The numbers of a machine's links."""
+        return [link for link in range(self.options.links) if index in self.ends_of(link)]
+
+    def ends_of(self, link: int) -> tuple[int, int]:
+        """The machines that a link joins, by their places; the first one listens for the other one."""
+        return CABLES[self.topology][link] if self.topology in CABLES else (0, len(MACHINES[self.topology]) - 1)
 
     @property
     def client(self) -> Node:

@@ -39,7 +39,7 @@ pub struct StartOptions {
     pub force_stale: bool,
     /// Start also if another machine has reserved the legs.
     pub take_over: bool,
-    /// Start from this leg only.
+    /// Start from this leg only. With `force_stale` all other legs are filled as a whole.
     pub only: Option<LegName>,
     /// What the error of a refused start says to do, by the reason. `None`: the commands of
     /// `rnbdctl`, by which an administrator decides.
@@ -273,7 +273,10 @@ fn assemble(
     let legs = view.for_start(&kept);
     let stopped = view.record.stopped.map(|stopped| stopped.events);
     let decision = start::decide(&legs, stopped);
-    let is_forced = options.force_stale && matches!(decision, Decision::Refuse(_));
+    // If the administrator names the leg that counts, the other legs' data is given up, also if this
+    // leg could start the mirror by itself.
+    let is_forced =
+        options.force_stale && (options.only.is_some() || matches!(decision, Decision::Refuse(_)));
     let decision = match is_forced {
         true => start::forced(&legs),
         false => decision,
