@@ -311,7 +311,10 @@ impl DeviceTable {
             return;
         };
         // Without memory each device is waited for alone.
-        let mut removed = KVec::with_capacity(slots.len(), GFP_KERNEL).unwrap_or_default();
+        let mut removed = match KVec::with_capacity(slots.len(), GFP_KERNEL) {
+            Ok(removed) => removed,
+            Err(_) => KVec::new(),
+        };
         for slot in slots.iter() {
             slot.reserved.store(false, ordering::Relaxed);
             drop(slot.closed.detach());

@@ -289,8 +289,8 @@ impl<O: Operations> GenDisk<O> {
         })
     }
 
-    /// Waits until all requests have ended; from now on new requests wait, and fail when the disk is
-    /// removed. For a disk that is about to be removed and that no program has open. Sleeps.
+    /// Waits until all requests have ended; from now on new requests wait, and fail when the disk
+    /// is removed. For a disk that is about to be removed and that no program has open. Sleeps.
     ///
     /// Removing the disk writes dirty data back first, which programs leave only on an open disk:
     /// the removal would wait for ever.

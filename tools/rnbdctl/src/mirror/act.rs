@@ -273,8 +273,8 @@ fn assemble(
     let legs = view.for_start(&kept);
     let stopped = view.record.stopped.map(|stopped| stopped.events);
     let decision = start::decide(&legs, stopped);
-    // If the administrator names the leg that counts, the other legs' data is given up, also if this
-    // leg could start the mirror by itself.
+    // If the administrator names the leg that counts, the other legs' data is given up, also if
+    // this leg could start the mirror by itself.
     let is_forced =
         options.force_stale && (options.only.is_some() || matches!(decision, Decision::Refuse(_)));
     let decision = match is_forced {
