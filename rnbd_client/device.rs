@@ -4,10 +4,16 @@
 
 use core::mem;
 use kernel::{
+    impl_has_work,
     new_mutex,
+    new_work,
     sync::{
         Arc,
         Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
     }, //
 };
 use kernel_ext::{
@@ -82,7 +88,10 @@ pub(crate) struct Device {
     is_online: Atomic<bool>,
     /// The server has told another size, which the disk does not have yet.
     is_resized: Atomic<bool>,
-    /// The server has closed the device, if [`Self::remove`] has that done in the background.
+    /// Has the server close the device in the background, for [`Self::remove`].
+    #[pin]
+    close_work: Work<Self>,
+    /// `close_work` has run.
     #[pin]
     closed: Completion,
     queue: QueueHandle,
@@ -92,6 +101,19 @@ pub(crate) struct Device {
     /// `None` before the disk is made and after it was removed.
     #[pin]
     disk: Mutex<Option<Arc<GenDisk<Queue>>>>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Device { self.close_work }
+}
+
+impl WorkItem for Device {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.close();
+        this.closed.complete_all();
+    }
 }
 
 impl Device {
@@ -108,6 +130,7 @@ impl Device {
                 is_offline: Atomic::new(false),
                 is_online: Atomic::new(false),
                 is_resized: Atomic::new(false),
+                close_work <- new_work!("Device::close_work"),
                 closed <- Completion::new(),
                 queue: queue.clone(),
                 opening <- KillableMutex::new(),
@@ -165,7 +188,9 @@ impl Device {
         let is_closing = match &disk {
             Some(disk) if was != DeviceState::Init && !self.remote.has_users() => {
                 disk.freeze();
-                self.begin_close()
+                // While the disk is removed: both wait for grace periods. It fails if the queue is
+                // being destroyed.
+                self.queue.enqueue::<Self, 0>(self.clone()).is_ok()
             }
             _ => false,
         };
@@ -182,17 +207,6 @@ impl Device {
         } else if was != DeviceState::Init {
             self.close();
         }
-    }
-
-    /// Has the server close the device while the disk is removed: both wait for grace periods. No
-    /// request is in flight or can begin. False if there is no memory. Sleeps.
-    fn begin_close(self: &Arc<Self>) -> bool {
-        let device = self.clone();
-        let close = move || {
-            device.close();
-            device.closed.complete_all();
-        };
-        self.queue.spawn(close).is_ok()
     }
 
     /// Has the server close the device, when no request is in flight any more. Sleeps.
