@@ -74,8 +74,8 @@ use crate::{
     }, //
 };
 
-/// How long the client waits after the server has rung, or a device was opened, before it asks for
-/// news, in ms. So a server that rings all the time is not asked more often than that.
+/// How long the client waits before it asks for news, in ms: after the server has rung, and between
+/// two questions about devices that were opened. So the server is not asked more often than that.
 const RUNG_DELAY_MS: u32 = 250;
 /// How long the client waits after a failed attempt to ask for news, in ms.
 const NEWS_DELAY_MS: u32 = 1000;
@@ -268,11 +268,16 @@ impl Session {
         self.link.devices.add(device)
     }
 
-    /// Asks the server for news of all devices, in the background and a little later: a device was
-    /// opened. So many devices that are opened in a row take few questions. Any context.
+    /// Asks the server for news of all devices, in the background: a device was opened. If a
+    /// question was asked just before, the next one waits, so that many devices that are opened in
+    /// a row take few questions. Any context.
     pub(crate) fn want_news(&self) {
         self.link.news.want_all();
-        self.link.ask_in(RUNG_DELAY_MS);
+        // While this work is queued, it will ask.
+        let delay = msecs_to_jiffies(RUNG_DELAY_MS);
+        if DelayedWork::<Link, ASK>::queue(self.link.clone(), delay).is_ok() {
+            self.link.queue_work();
+        }
     }
 
     /// Removes a device, for which nothing waits any more. Sleeps.
