@@ -94,6 +94,7 @@ pub(crate) struct Device {
     /// `close_work` has run.
     #[pin]
     closed: Completion,
+    /// The queue of `close_work`.
     queue: QueueHandle,
     /// Lets one task at a time have the server open the device again.
     #[pin]

@@ -463,7 +463,7 @@ fn rkey_rsp_comes_back_if_the_chunk_exists() {
 
 #[test]
 fn data_has_a_segment_more_than_pages() {
-    // A device page at the beginning, whole pages, and a part at the end.
+    // A part of a page at the beginning, whole pages, and a part at the end.
     for (bytes, segments) in [
         (1, 2),
         (4096, 2),

@@ -101,8 +101,8 @@ class Hidden:
     own: dict[str, float] = field(default_factory=dict)
     # The lines that are handed over most often: how often for each request, what they are, and the code.
     lines: list[tuple[float, str, str, str]] = field(default_factory=list)
-    # The lines of data that the own modules use, by the function that uses a line first: how many for each request,
-    # and how many of these are on a stack.
+    # The lines of data that the own modules use, by the function that uses a line first: the number for each request,
+    # and the number of lines on a stack.
     first: list[tuple[str, float, float]] = field(default_factory=list)
 
 

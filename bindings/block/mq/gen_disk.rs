@@ -289,11 +289,11 @@ impl<O: Operations> GenDisk<O> {
         })
     }
 
-    /// Waits until all requests have ended; from now on new requests wait, and fail when the disk
-    /// is removed. For a disk that is about to be removed and that no program has open. Sleeps.
+    /// Waits until all requests have ended. From now on new requests wait, and fail when the disk
+    /// is removed. Sleeps.
     ///
-    /// Removing the disk writes dirty data back first, which programs leave only on an open disk:
-    /// the removal would wait for ever.
+    /// Only for a disk that is removed next and that no program has open. The removal of an open
+    /// disk first writes dirty data back, and would wait for ever.
     pub fn freeze(&self) {
         let queue = self.queue();
         // SAFETY: The reference that this value owns keeps the disk, and that keeps its queue. The
