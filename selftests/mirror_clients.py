@@ -53,10 +53,10 @@ class SecondClient:
         program.install(self.node)
         t.defer(self.tidy)
 
-    def map(self, **options: object) -> list[Device]:
+    def map(self, **options: Any) -> list[Device]:
         """Maps the disks of both servers."""
-        return [rnbd.map_device(self.t, DISK, session=session, node=self.node, keep=True, paths=[f"ip:{address}"],
-                                **options) for session, address in zip(SESSIONS, self.addresses, strict=True)]
+        return [mirrors.map_leg(self.t, session, address, node=self.node, **options)
+                for session, address in zip(SESSIONS, self.addresses, strict=True)]
 
     def apply(self) -> None:
         """Maps the disks beside the first client's mappings, by a configuration that names the mirror."""
@@ -147,8 +147,9 @@ def refused(t: Test, mirror: Mirror) -> None:
     t.check(RESERVED in said, f"the first client said {said!r}")
 
 
-def back_again(t: Test, mirror: Mirror, second: SecondClient, seed: int) -> None:
-    """The second client gives the mirror back to the first one, which finds the second client's data."""
+def back_again(t: Test, mirror: Mirror, second: SecondClient, seed: int, by_hand: bool = False) -> None:
+    """The second client gives the mirror back to the first one, which finds the second client's data. The first client
+    starts the mirror by itself unless it had given the mirror up, which needs a start `by_hand`."""
     second.node.call(guest_io.write, path=second.device.path, offset=0, length=MIB, seed=seed)
     leg = rnbd.find_device(second.node, DISK, SESSIONS[0])
     offset, size = mirrors.area(second.device, leg)
@@ -158,10 +159,11 @@ def back_again(t: Test, mirror: Mirror, second: SecondClient, seed: int) -> None
     program.run(second.node, "unmap", "--all")
     if any(device.attribute("state") == "closed" for device in mirror.devices):
         program.run(t.client, "remap", "--all")
-    program.run(t.client, "mirror", "assemble", NAME)
+    if by_hand:
+        program.run(t.client, "mirror", "assemble", NAME)
+    mirror.wait("whole")
     t.intact(t.client.call(guest_io.compare, path=mirror.device.path, offset=0, length=MIB, seed=seed), None,
              "first wrong byte at the first client")
-    mirror.wait("whole")
     mirror.same()
 
 
@@ -184,15 +186,14 @@ def test_after_release(t: Test) -> None:
     mirror.reboot_client()
     mirror.watch()
     with t.expect_errno(errno.EPERM):
-        rnbd.map_device(t, DISK, session=mirrors.SESSIONS[0], keep=True, paths=[f"ip:{t.server.address}"])
-    mirror.devices = [rnbd.map_device(t, DISK, session=session, keep=True, access_mode="migration",
-                                      paths=[f"ip:{server.address}"])
+        mirrors.map_leg(t, mirrors.SESSIONS[0], t.server.address)
+    mirror.devices = [mirrors.map_leg(t, session, server.address, access_mode="migration")
                       for session, server in zip(mirrors.SESSIONS, mirror.servers, strict=True)]
     refused(t, mirror)
     t.equal(mirror.status()["state"], "stopped", "state at the client that has given the mirror up")
     second.go_on()
     result = second.end()
-    back_again(t, mirror, second, 2)
+    back_again(t, mirror, second, 2, by_hand=True)
     t.say(verified(result))
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ HOST = "host_uuid=01234567-89ab-cdef-0123-456789abcdef"
 # Both ends give up a path after a second; the client soon tries to connect again.
 FAST = f"ack_timeout_ms={rnbd.ACK_TIMEOUT_MS} hb_interval_ms=200 hb_missed_max=4"
 FAST_CLIENT = f"{FAST} reconnect_delay_ms=1000 connect_timeout_ms=2000"
+# A machine that has just booted may take longer than `connect_timeout_ms` to respond.
+UNREACHABLE = (errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.ECONNABORTED)
 SECTOR = 512
 BLOCK = 4096
 
@@ -52,6 +55,23 @@ def by_modprobe(node: Node) -> None:
              f"mkdir -p $d; cp /host/modules/{node.module_set}/*.ko $d; depmod -a; }}\n"
              f"for m in rtrs_client rtrs_server; do echo options $m ack_timeout_ms={rnbd.ACK_TIMEOUT_MS}; done "
              "> /etc/modprobe.d/patience.conf", timeout=120)
+
+
+def map_leg(t: Test, session: str, address: str, passing: Sequence[int] = UNREACHABLE, **options: Any) -> Device:
+    """Maps a leg, and tries for a minute as long as the error is one of `passing`."""
+    found: list[Device] = []
+
+    def mapped() -> bool:
+        try:
+            found.append(rnbd.map_device(t, DISK, session=session, keep=True, paths=[f"ip:{address}"], **options))
+        except OSError as error:
+            if error.errno not in passing:
+                raise
+            return False
+        return True
+
+    wait_until(mapped, 60.0 * t.client.slow, f"mapping {DISK}@{session}")
+    return found[0]
 
 
 class Mirror:
@@ -95,18 +115,7 @@ class Mirror:
 
     def map(self, number: int) -> Device:
         """Maps a leg, and tries for a minute: a server may take a while to notice that the client was gone."""
-        found: list[Device] = []
-
-        def mapped() -> bool:
-            try:
-                found.append(rnbd.map_device(self.t, DISK, session=SESSIONS[number], keep=True,
-                                             paths=[f"ip:{self.servers[number].address}"]))
-            except OSError:
-                return False
-            return True
-
-        wait_until(mapped, 60.0 * self.t.client.slow, f"mapping {leg(number)}")
-        return found[0]
+        return map_leg(self.t, SESSIONS[number], self.servers[number].address, (*UNREACHABLE, errno.EBUSY, errno.EPERM))
 
     def watch(self) -> None:
         """Starts the service. Its process runs when this returns, so ``stop_watching`` can end it."""
