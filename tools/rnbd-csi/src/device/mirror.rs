@@ -533,6 +533,7 @@ mod tests {
             leg: String::new(),
             legs: 2,
             events: 1,
+            is_clean: true,
             number: 0,
             role: Role::Active(0),
             is_partial: false,

@@ -282,6 +282,7 @@ fn assemble(
         false => decision,
     };
     let chosen = match decision {
+        Decision::Start(chosen) if options.take_over => start::after_take_over(&legs, chosen),
         Decision::Start(chosen) => chosen,
         Decision::Refuse(reason) => return Err(refused(view, &reason, what, options)),
     };

@@ -14,6 +14,10 @@
 //!   have gone on without it. The start is refused, unless this machine stopped the mirror in
 //!   order, the leg is as it was then, and no other machine could use the leg in between.
 //!
+//! The rule says nothing about the writes that are in flight when a leg fails: md confirms these
+//! before it has written the superblocks. So a machine that takes the legs of a running mirror from
+//! another machine starts from the leg that it took last ([`after_take_over`]).
+//!
 //! The record ([`super::record`]) makes a start possible in this last case only. Besides, it gives
 //! the reason of a refusal, and it can forbid a start that the superblocks would allow.
 
@@ -117,6 +121,32 @@ pub fn forced(legs: &[Leg]) -> Decision {
     match fresh(legs, &full) {
         Some((fresh, _)) => Decision::Start(fresh.iter().map(|leg| leg.index).collect()),
         None => Decision::Refuse(Reason::NoFullLeg),
+    }
+}
+
+/// Returns the legs to start from if legs were taken from another machine, one after another in the
+/// order of `legs`. `chosen` is the decision about the start; the superblocks were read after the
+/// last leg was taken.
+///
+/// A leg that is taken fails at the other machine. Its md then confirms writes that only the legs
+/// have that are taken later, and can note that nowhere once the last leg is taken. So the leg that
+/// was taken last has all writes that were confirmed, and no other leg needs to have them. If the
+/// superblocks say that all writes were done, then no write has reached a single leg: md notes on a
+/// leg that writes begin before it sends the first write.
+pub fn after_take_over(legs: &[Leg], chosen: Vec<usize>) -> Vec<usize> {
+    let of = |index: &usize| legs.get(*index);
+    let superblocks = || {
+        chosen
+            .iter()
+            .filter_map(|index| of(index)?.superblock.as_ref())
+    };
+    let events = superblocks().next().map(|first| first.events);
+    let are_same = superblocks().all(|leg| leg.is_clean && Some(leg.events) == events);
+    // No other machine could write to a leg that this machine has had reserved without a break.
+    let taken = |index: &&usize| of(index).is_some_and(|leg| !leg.kept);
+    match chosen.iter().rfind(taken) {
+        Some(&last) if !are_same => vec![last],
+        Some(_) | None => chosen,
     }
 }
 

@@ -41,6 +41,9 @@ const LAST_ROLE: u16 = 0xff00;
 /// The role of a leg that has failed.
 const FAULTY: u16 = 0xfffe;
 
+/// `resync_offset` of an array whose legs are the same: md need copy nothing (`MaxSector`).
+const CLEAN: u64 = u64::MAX;
+
 /// A bit of `devflags`: reads avoid the leg.
 const WRITE_MOSTLY: u8 = 1;
 
@@ -60,6 +63,9 @@ pub struct Superblock {
     pub legs: u32,
     /// The event count: how often the array had changed when this superblock was written.
     pub events: u64,
+    /// Whether all writes to the mirror were done when this superblock was written: then its legs
+    /// were the same.
+    pub is_clean: bool,
     /// The leg's number among all disks that the mirror ever had. The list of roles goes by it.
     pub number: usize,
     /// The leg's role in the array.
@@ -166,6 +172,7 @@ fn checked(bytes: &[u8]) -> Result<Superblock, &'static str> {
         leg: hex(&number_at::<16>(bytes, 168)?),
         legs: u32_at(bytes, 92)?,
         events: number_at(bytes, 200).map(u64::from_le_bytes)?,
+        is_clean: number_at(bytes, 208).map(u64::from_le_bytes)? == CLEAN,
         number,
         role,
         is_partial: features & (RECOVERING | REPLACEMENT) != 0,
@@ -280,6 +287,7 @@ pub(crate) mod tests {
             (1, &[None, Some(1), None][..])
         );
         assert!(found.write_mostly && !found.failfast);
+        assert!(!found.is_clean);
         // The disk that had the place 1 before was replaced by the disk with the number 2.
         let new = |own| match parse(&bytes(own, 18, 1, &[0, FAULTY, 1])) {
             Found::Superblock(found) => found,
@@ -287,6 +295,18 @@ pub(crate) mod tests {
         };
         assert_eq!(new(0).place_of(&found), None);
         assert_eq!(new(0).place_of(&new(2)), Some(1));
+    }
+
+    #[test]
+    fn a_leg_tells_whether_all_writes_were_done() {
+        let mut bytes = bytes(0, 17, 1, &[0, 1]);
+        bytes[208..216].copy_from_slice(&CLEAN.to_le_bytes());
+        let checksum = sum(&bytes[..HEAD + 4]);
+        bytes[216..220].copy_from_slice(&checksum.to_le_bytes());
+        let Found::Superblock(found) = parse(&bytes) else {
+            panic!("no superblock");
+        };
+        assert!(found.is_clean);
     }
 
     #[test]

@@ -17,6 +17,7 @@ fn superblock(place: u16, events: u64, active: &[u16]) -> Superblock {
         leg: format!("{place:032x}"),
         legs: 2,
         events,
+        is_clean: false,
         number: place.into(),
         role: Role::Active(place),
         is_partial: false,
@@ -286,4 +287,63 @@ fn a_start_waits_for_legs_that_are_about_to_be_mapped() {
     assert!(!should_wait(&legs, None));
     let legs = [here(A, 9, &[A, B], yes), here(B, 9, &[A, B], yes)];
     assert!(!should_wait(&legs, Some(9)));
+}
+
+#[test]
+fn after_a_take_over_the_leg_that_was_taken_last_counts() {
+    let leg = |place, events, is_clean, kept| {
+        let mut leg = here(place, events, &[A, B, C], None);
+        leg.kept = kept;
+        if let Some(superblock) = &mut leg.superblock {
+            superblock.is_clean = is_clean;
+        }
+        leg
+    };
+    let (new, kept) = (false, true);
+    for (what, legs, chosen, expected) in [
+        (
+            "writes were in flight",
+            [leg(A, 9, false, new), leg(B, 9, false, new)],
+            &[0, 1][..],
+            &[1][..],
+        ),
+        (
+            "B has noted that writes begin",
+            [leg(A, 9, true, new), leg(B, 10, false, new)],
+            &[0, 1],
+            &[1],
+        ),
+        (
+            "B has noted two changes",
+            [leg(A, 9, true, new), leg(B, 10, true, new)],
+            &[0, 1],
+            &[1],
+        ),
+        (
+            "all writes were done",
+            [leg(A, 9, true, new), leg(B, 9, true, new)],
+            &[0, 1],
+            &[0, 1],
+        ),
+        (
+            "no other machine could write",
+            [leg(A, 9, false, kept), leg(B, 9, false, kept)],
+            &[0, 1],
+            &[0, 1],
+        ),
+        (
+            "B was this machine's already",
+            [leg(A, 9, false, new), leg(B, 9, false, kept)],
+            &[0, 1],
+            &[0],
+        ),
+        (
+            "B lacks data",
+            [leg(A, 9, false, new), leg(B, 7, false, new)],
+            &[0],
+            &[0],
+        ),
+    ] {
+        assert_eq!(after_take_over(&legs, chosen.to_vec()), expected, "{what}");
+    }
 }
