@@ -83,6 +83,8 @@ def test_right_key(t: Test) -> None:
     t.equal(proved(t), "web1", "client id of the session")
     rnbd.works(t, device)
     rnbd.reconnect(t, rnbd.client_path(t, "sess"))
+    # The path is connected a moment before the server opens the disk again.
+    t.client.wait_for(f"{device.sysfs}/state", matches="open")
     rnbd.works(t, device, seed=2)
     t.equal(t.server.read(FAILED), "0", "failures")
 
