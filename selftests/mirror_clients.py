@@ -9,7 +9,6 @@ from typing import Any
 from lab.selftest_case import case
 from lab.selftest_case import Test
 from lab.vm import wait_until
-from lab.vm_node import Job
 from lib import guest_io
 from lib import guest_reservations as pr
 from lib import guest_stream
@@ -19,6 +18,7 @@ from lib import rnbd
 from lib.mirrors import DISK
 from lib.mirrors import Mirror
 from lib.mirrors import NAME
+from lib.mirrors import Watched
 from lib.rnbd import Device
 from lib.stream import QUICK_PAUSE
 from lib.stream import SMALL_SIZES
@@ -41,12 +41,12 @@ RESERVED = "another machine has reserved this leg"
 BEFORE = 32 * MIB
 
 
-class SecondClient:
+class SecondClient(Watched):
     """The second client, with its program and modules; it has mapped nothing."""
 
     def __init__(self, t: Test, mirror: Mirror) -> None:
-        self.t, self.mirror, self.node = t, mirror, t.nodes[3]
-        self.watcher: Job | None = None
+        super().__init__(t.nodes[3])
+        self.t, self.mirror = t, mirror
         # Of its own link to each server.
         self.addresses = [server.addresses[1] for server in mirror.servers]
         self.node.modules_load("rnbd_client", rtrs_client=mirrors.FAST_CLIENT, rnbd_client=HOST)
@@ -109,17 +109,6 @@ class SecondClient:
         self.t.intact(result["wrong"], [], "data of the second client that is wrong")
         self.t.equal((result["errnos"], result["hung"]), ([], 0), "failed and hung requests of the second client")
         return result
-
-    def watch(self) -> None:
-        """Starts the service."""
-        self.watcher = self.node.start_job("exec rnbdctl mirror watch >/tmp/mirror-watch 2>&1", timeout=3600)
-
-    def stop_watching(self) -> None:
-        """Ends the service, if it runs."""
-        if self.watcher is not None:
-            self.watcher.kill()
-            self.watcher.wait(60.0)
-            self.watcher = None
 
     def tidy(self) -> None:
         """Stops the mirror, and removes its record and the mappings."""

@@ -74,14 +74,38 @@ def map_leg(t: Test, session: str, address: str, passing: Sequence[int] = UNREAC
     return found[0]
 
 
-class Mirror:
+class Watched:
+    """A client on which the service that tends mirrors can run."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.watcher: Job | None = None
+
+    def watch(self) -> None:
+        """Starts the service. Its process runs when this returns, so ``stop_watching`` can end it."""
+        assert self.watcher is None
+        begun = "/tmp/mirror-watch-begun"
+        self.node.run(f"rm -f {begun}")
+        self.watcher = self.node.start_job(
+            f"echo >{begun}; exec rnbdctl mirror watch >>/tmp/mirror-watch 2>&1", timeout=3600)
+        self.node.wait_for(begun)
+
+    def stop_watching(self) -> None:
+        """Ends the service."""
+        if self.watcher is not None:
+            self.watcher.kill()
+            self.watcher.wait(60.0)
+            self.watcher = None
+
+
+class Mirror(Watched):
     """The mirror ``db``. It is whole when the object is made, and with ``watched`` the service runs. ``options`` are
     those of `mirror create`."""
 
     def __init__(self, t: Test, *, watched: bool = True, options: Sequence[str] = ()) -> None:
+        super().__init__(t.client)
         self.t = t
         self.servers = t.nodes[1:1 + len(SESSIONS)]
-        self.watcher: Job | None = None
         cable.prepare(t)
         for node in t.nodes:
             node.modules_unload_all()
@@ -116,22 +140,6 @@ class Mirror:
     def map(self, number: int) -> Device:
         """Maps a leg, and tries for a minute: a server may take a while to notice that the client was gone."""
         return map_leg(self.t, SESSIONS[number], self.servers[number].address, (*UNREACHABLE, errno.EBUSY, errno.EPERM))
-
-    def watch(self) -> None:
-        """Starts the service. Its process runs when this returns, so ``stop_watching`` can end it."""
-        assert self.watcher is None
-        begun = "/tmp/mirror-watch-begun"
-        self.t.client.run(f"rm -f {begun}")
-        self.watcher = self.t.client.start_job(
-            f"echo >{begun}; exec rnbdctl mirror watch >>/tmp/mirror-watch 2>&1", timeout=3600)
-        self.t.client.wait_for(begun)
-
-    def stop_watching(self) -> None:
-        """Ends the service."""
-        if self.watcher is not None:
-            self.watcher.kill()
-            self.watcher.wait(60.0)
-            self.watcher = None
 
     def tidy(self) -> None:
         """Stops the mirror, and removes its record and its mappings."""
