@@ -32,6 +32,8 @@ FAST = f"ack_timeout_ms={rnbd.ACK_TIMEOUT_MS} hb_interval_ms=200 hb_missed_max=4
 FAST_CLIENT = f"{FAST} reconnect_delay_ms=1000 connect_timeout_ms=2000"
 # A machine that has just booted may take longer than `connect_timeout_ms` to respond.
 UNREACHABLE = (errno.EHOSTUNREACH, errno.ETIMEDOUT, errno.ECONNABORTED)
+# A server that boots, or that still has the mappings of a client that is gone.
+NOT_YET = (*UNREACHABLE, errno.ECONNREFUSED, errno.ECONNRESET, errno.ENOTCONN, errno.EBUSY, errno.EPERM)
 SECTOR = 512
 BLOCK = 4096
 
@@ -139,7 +141,7 @@ class Mirror(Watched):
 
     def map(self, number: int) -> Device:
         """Maps a leg, and tries for a minute: a server may take a while to notice that the client was gone."""
-        return map_leg(self.t, SESSIONS[number], self.servers[number].address, (*UNREACHABLE, errno.EBUSY, errno.EPERM))
+        return map_leg(self.t, SESSIONS[number], self.servers[number].address, NOT_YET)
 
     def tidy(self) -> None:
         """Stops the mirror, and removes its record and its mappings."""

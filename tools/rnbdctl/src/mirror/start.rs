@@ -128,11 +128,12 @@ pub fn forced(legs: &[Leg]) -> Decision {
 /// order of `legs`. `chosen` is the decision about the start; the superblocks were read after the
 /// last leg was taken.
 ///
-/// A leg that is taken fails at the other machine. Its md then confirms writes that only the legs
-/// have that are taken later, and can note that nowhere once the last leg is taken. So the leg that
-/// was taken last has all writes that were confirmed, and no other leg needs to have them. If the
-/// superblocks say that all writes were done, then no write has reached a single leg: md notes on a
-/// leg that writes begin before it sends the first write.
+/// A leg that is taken fails at the other machine. Its md then confirms writes that only the other
+/// legs have, and cannot note that on any leg once the last leg is taken. So the leg that was taken
+/// last has all confirmed writes; a leg that was taken earlier may lack some.
+///
+/// If all superblocks are clean and have the same event count, the legs are the same: md marks the
+/// legs as not clean before it sends the first write.
 pub fn after_take_over(legs: &[Leg], chosen: Vec<usize>) -> Vec<usize> {
     let of = |index: &usize| legs.get(*index);
     let superblocks = || {

@@ -41,7 +41,7 @@ const LAST_ROLE: u16 = 0xff00;
 /// The role of a leg that has failed.
 const FAULTY: u16 = 0xfffe;
 
-/// `resync_offset` of an array whose legs are the same: md need copy nothing (`MaxSector`).
+/// `resync_offset` if md has nothing to copy from leg to leg (`MaxSector`).
 const CLEAN: u64 = u64::MAX;
 
 /// A bit of `devflags`: reads avoid the leg.
