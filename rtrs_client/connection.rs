@@ -19,28 +19,41 @@ use crate::work::WorkKind;
 
 /// An established connection.
 ///
-/// Has a cache line of its own: each request counts in it, and mostly the CPU whose requests the
-/// connection carries touches it.
+/// Has a cache line of its own: each request counts in it, and mostly the CPUs whose requests the
+/// connection carries touch it: one CPU, or several with the module parameter `nr_connections`.
 #[repr(align(64))]
 pub(crate) struct Connection<H: Handler> {
     queue_pair: QueuePair<H>,
     signals: SignalInterval,
     cid: u16,
+    max_send_sge: u32,
 }
 
 impl<H: Handler> Connection<H> {
-    /// Makes connection `cid` of an established queue pair.
-    pub(crate) fn new(queue_pair: QueuePair<H>, cid: u16, signals: SignalInterval) -> Self {
+    /// Makes connection `cid` of an established queue pair, which takes `max_send_sge` scatter
+    /// entries for each work request.
+    pub(crate) fn new(
+        queue_pair: QueuePair<H>,
+        cid: u16,
+        signals: SignalInterval,
+        max_send_sge: u32,
+    ) -> Self {
         Self {
             queue_pair,
             signals,
             cid,
+            max_send_sge,
         }
     }
 
     /// The queue pair.
     pub(crate) fn queue_pair(&self) -> &QueuePair<H> {
         &self.queue_pair
+    }
+
+    /// The most scatter entries of a work request.
+    pub(crate) fn max_send_sge(&self) -> u32 {
+        self.max_send_sge
     }
 
     /// The number of the connection on its path.

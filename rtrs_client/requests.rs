@@ -84,7 +84,6 @@ pub(crate) struct PathRequests {
     bounce: Option<BounceBuffers>,
     /// By tag: the pages that the session shares with other sessions, if it does.
     shared: SetOnce<MappedSendPages>,
-    max_send_sge: Atomic<u32>,
     /// By connection.
     sent_by_policy: KVec<SentByPolicy>,
 }
@@ -111,7 +110,7 @@ struct Chunk {
 /// Other requests are not counted: while a session has one path, no policy looks at the count, and
 /// counting would cost each request two atomic operations.
 ///
-/// Has a cache line of its own, as mostly the CPU whose requests the connection carries touches it.
+/// Has a cache line of its own, as mostly the CPUs whose requests the connection carries touch it.
 ///
 /// [`Submission::add_by_policy`]: crate::Submission::add_by_policy
 #[repr(align(64))]
@@ -121,15 +120,13 @@ impl PathRequests {
     /// Allocates everything that the requests of a path need. May sleep.
     ///
     /// `queue_depth` of the server's chunks are used. The data of a request touches at most
-    /// `max_pages` pages of 4 KiB. The counters of the path are `stats`. The first queue pair was
-    /// made with `max_send_sge`; [`Self::limit_send_sge`] takes the limit of all queue pairs.
+    /// `max_pages` pages of 4 KiB. The counters of the path are `stats`.
     pub(crate) fn new(
         domain: &Arc<ProtectionDomain>,
         tags: Arc<Tags>,
         accept: ConnAccept,
         queue_depth: u16,
         max_pages: u32,
-        max_send_sge: u32,
         stats: Arc<Stats>,
     ) -> Result<Self> {
         let num_connections = stats.num_connections();
@@ -160,7 +157,6 @@ impl PathRequests {
             chunks,
             bounce,
             shared: SetOnce::new(),
-            max_send_sge: Atomic::new(max_send_sge),
             sent_by_policy,
         })
     }
@@ -169,12 +165,6 @@ impl PathRequests {
     pub(crate) fn queue_depth(&self) -> u32 {
         // `new` was asked for that many, which fits.
         self.chunks.len() as u32
-    }
-
-    /// Sets how many scatter entries each queue pair takes. Called before the first request is
-    /// sent.
-    pub(crate) fn limit_send_sge(&self, max_send_sge: u32) {
-        self.max_send_sge.store(max_send_sge, ordering::Relaxed);
     }
 
     /// Whether the server may respond to several requests in one message.

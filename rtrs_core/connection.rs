@@ -3,8 +3,8 @@
 //! The parameters that the connections of a path are created with.
 //!
 //! A path has one service connection, number 0, for the information exchange, heartbeats and
-//! service requests. It has one connection for the requests of each CPU, and then the polled
-//! connections.
+//! service requests. Behind it come the connections for requests: one for each CPU of the client,
+//! or fewer, which CPUs share (`nr_connections` of rtrs_client). The polled connections are last.
 //!
 //! All functions may be called in any context.
 
@@ -21,6 +21,15 @@ use proto::rtrs::SERVICE_CON_QUEUE_DEPTH;
 /// The number of the service connection of a path.
 pub const SERVICE_CID: u16 = 0;
 
+/// The entries by which a queue is shorter than a power of two: one for the work request that drains
+/// the queue, and one because soft-RoCE keeps one entry empty. Devices make queues of a power of two
+/// entries, and one entry more would double a queue.
+pub const RESERVED: u32 = 2;
+
+/// The most messages in flight on a client's service connection: as many as in C
+/// (`SERVICE_CON_QUEUE_DEPTH`), without [`RESERVED`].
+pub const SERVICE_DEPTH: u32 = SERVICE_CON_QUEUE_DEPTH - RESERVED;
+
 /// How many work requests the queues of a queue pair have room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSizes {
@@ -31,13 +40,13 @@ pub struct QueueSizes {
 }
 
 impl QueueSizes {
-    /// The sizes of a client's service connection (C: `create_con_cq_qp`): a request and a
-    /// registration or invalidation per message, one entry to drain the queue and one for a
+    /// The sizes of a client's service connection: for each of [`SERVICE_DEPTH`] messages a request
+    /// and a registration or invalidation, one entry for the information message, and one for a
     /// heartbeat.
     ///
     /// `max_qp_wr` is the limit of the device.
     pub const fn service(max_qp_wr: u32) -> Self {
-        const ENTRIES: u32 = 2 * SERVICE_CON_QUEUE_DEPTH + 2;
+        const ENTRIES: u32 = 2 * SERVICE_DEPTH + 2;
         Self {
             send: min(ENTRIES, max_qp_wr),
             receive: min(ENTRIES, max_qp_wr),

@@ -38,6 +38,7 @@ use rtrs_core::{
     address::RESOURCE_OWNER,
     connection::{
         QueueSizes,
+        RESERVED,
         SERVICE_CID, //
     },
     error::to_errno,
@@ -244,15 +245,10 @@ const MIN_SERVICE_RESPONSES: u32 = 8;
 /// The receives of the service connection. A client that sends more service requests at a time has
 /// to send some of them again.
 const SERVICE_RECEIVES: u32 = 128;
-/// The entries of a send queue that are kept free: one for the work request that drains the queue,
-/// and one because soft-RoCE keeps one entry empty.
-const RESERVED: u32 = 2;
-
 /// Returns the length of a send queue that needs `at_least` entries, on a connection with
 /// `receives` receives. `EOVERFLOW` if the length has more than 32 bits.
 ///
-/// Devices make queues of a power of two entries. One entry beyond that would double a queue, and
-/// the entries up to it cost nothing.
+/// The length is a power of two without [`RESERVED`]: the entries up to it cost nothing.
 fn send_entries(at_least: u32, receives: u32) -> Result<u32> {
     let rounded = |entries: u32| {
         let reserved = sum(entries, RESERVED)?;

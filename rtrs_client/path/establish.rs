@@ -40,8 +40,7 @@ use proto::{
         FEATURE_DOORBELL,
         FEATURE_PATH_END,
         FEATURE_REFUSAL,
-        FEATURE_SHORT_RESPONSES,
-        SERVICE_CON_QUEUE_DEPTH, //
+        FEATURE_SHORT_RESPONSES, //
     },
     Errno,
     ProtoError, //
@@ -51,7 +50,8 @@ use rtrs_core::{
     connection::{
         QueueSizes,
         SignalInterval,
-        SERVICE_CID, //
+        SERVICE_CID,
+        SERVICE_DEPTH, //
     },
     error::from_errno,
     identity::KernelMac, //
@@ -127,15 +127,13 @@ fn establish(path: &Arc<Path>) -> Result<(Arc<ConnectionSet<Path>>, ConnectSnaps
     let mut handlers = KVec::with_capacity(usize::from(total), GFP_KERNEL)?;
     for cid in 0..total {
         let (queue_pair, handler) = setup.connect(cid)?;
-        let interval = setup.queue_depth(cid).div_ceil(2);
+        let signals = SignalInterval::new(setup.queue_depth(cid).div_ceil(2));
         connections.push(
-            Connection::new(queue_pair, cid, SignalInterval::new(interval)),
+            Connection::new(queue_pair, cid, signals, setup.max_send_sge(cid)),
             GFP_KERNEL,
         )?;
         handlers.push(handler, GFP_KERNEL)?;
     }
-    let requests = incarnation.requests().ok_or(EINVAL)?;
-    requests.limit_send_sge(setup.max_send_sge);
     setup.exchange_info(&connections, &handlers)?;
     let snapshot = setup.snapshot;
     let set = ConnectionSet::new(incarnation, connections);
@@ -217,6 +215,7 @@ struct Setup<'a> {
     recon_cnt: u16,
     /// Made for the device of the first connection; all others must use that device too.
     domain: Option<Arc<ProtectionDomain>>,
+    /// The scatter entries of a work request; for service requests see [`Self::max_send_sge()`].
     max_send_sge: u32,
     /// The session, as it was when the server was asked for the first connection.
     snapshot: ConnectSnapshot,
@@ -233,7 +232,7 @@ impl Setup<'_> {
             // more. Counting it, a depth of a power of two would need a send queue of twice the
             // length, as devices make queues of a power of two entries.
             Some(requests) if cid != SERVICE_CID => requests.queue_depth().wrapping_sub(1),
-            _ => SERVICE_CON_QUEUE_DEPTH,
+            _ => SERVICE_DEPTH,
         }
     }
 
@@ -243,6 +242,16 @@ impl Setup<'_> {
             QueueSizes::service(device.max_qp_wr())
         } else {
             QueueSizes::client(self.queue_depth(cid), device.max_qp_wr())
+        }
+    }
+
+    /// The scatter entries of a work request on connection `cid`. Few service requests carry data,
+    /// and entries take memory.
+    fn max_send_sge(&self, cid: u16) -> u32 {
+        if cid == SERVICE_CID {
+            self.max_send_sge.min(MIN_SEND_SGE)
+        } else {
+            self.max_send_sge
         }
     }
 
@@ -311,7 +320,7 @@ impl Setup<'_> {
             self.path.session.cpu_of(cid)?,
             context,
         )?;
-        self.create_queue_pair(id, &domain, &queue, &sizes)
+        self.create_queue_pair(id, cid, &domain, &queue, &sizes)
     }
 
     /// Asks the server for the connection, offering `features` and those that are always offered.
@@ -380,6 +389,7 @@ impl Setup<'_> {
     fn create_queue_pair(
         &mut self,
         mut id: cm::Id<PathHandler>,
+        cid: u16,
         domain: &Arc<ProtectionDomain>,
         queue: &Arc<CompletionQueue>,
         sizes: &QueueSizes,
@@ -389,13 +399,14 @@ impl Setup<'_> {
             let capabilities = Capabilities {
                 max_send_wr: sizes.send,
                 max_recv_wr: sizes.receive,
-                max_send_sge: self.max_send_sge,
+                max_send_sge: self.max_send_sge(cid),
                 max_recv_sge: 1,
             };
             match id.create_queue_pair(domain, queue, &capabilities, wr_ids) {
                 Ok(queue_pair) => return Ok(queue_pair),
                 Err((unused, error))
-                    if self.max_send_sge > MIN_SEND_SGE && (error == ENOMEM || error == EINVAL) =>
+                    if self.max_send_sge(cid) > MIN_SEND_SGE
+                        && (error == ENOMEM || error == EINVAL) =>
                 {
                     self.max_send_sge = (self.max_send_sge / 2).max(MIN_SEND_SGE);
                     id = unused;
@@ -422,7 +433,6 @@ impl Setup<'_> {
             accept,
             queue_depth,
             max_pages,
-            self.max_send_sge,
             path.stats.clone(),
         )?)
     }

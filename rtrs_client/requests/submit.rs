@@ -258,7 +258,7 @@ impl PathRequests {
         let (kind, region) = (request.kind, &chunk.region);
         let (remote, immediate) = (chunk.place(request), self.immediate(request)?);
         region.map(&mut request.data, kind.dma_direction())?;
-        let limit = self.max_send_sge.load(ordering::Relaxed) as usize;
+        let limit = connection.max_send_sge() as usize;
         if kind != Kind::Read {
             let message = self.message(chunk, request, false, None)?;
             if batch.write_table(&request.data, region, message, limit, remote, immediate)? {
