@@ -2,11 +2,12 @@
 
 //! Requests that their disks do not finish keep the module loaded.
 //!
-//! Unloading the module waits for all requests, so it would wait for ever for a disk that hangs.
-//! With a reference to the module, `rmmod` fails with `EBUSY` at once instead. A reference for each
-//! request would make all requests slower. So all sessions are looked at twice a second, and one
-//! reference is held while a request was there at two looks. Opening, closing and looking for disks
-//! hold a reference anyway: see [`Server::kept_loaded()`].
+//! Unloading the module waits for all requests, so a disk that hangs makes `rmmod` wait for ever.
+//! While the module has a reference, `rmmod` fails at once instead (`EAGAIN`). A reference for each
+//! request would make all requests slower. So a work item looks at all sessions twice a second. The
+//! module keeps a reference from the first look that finds a request which the look before has
+//! found, too, until a look that finds no such request. Opening, closing and looking for disks hold
+//! a reference anyway: see [`Server::kept_loaded()`].
 //!
 //! A disk that begins to hang less than a second before `rmmod`, or while `rmmod` waits, holds it
 //! up.
@@ -40,7 +41,8 @@ use crate::{
 /// The time between two looks, in ms.
 const INTERVAL_MS: u32 = 500;
 
-/// The number of looks at which a request was there before the log tells of it.
+/// How many looks in a row find an old request of a session before the log tells of the session. An
+/// old request was there at the look before, too. The looks may find different requests.
 const LOGGED_LOOKS: u32 = 4;
 
 /// The number of a session's devices that the log names at most.
@@ -53,8 +55,8 @@ const LOGGED_DEVICES: u32 = 8;
 /// The work is queued, or runs, while there is a session in the list.
 #[pin_data]
 pub(crate) struct Unfinished {
-    /// Sessions that are not down. The note is the number of consecutive looks at which the session
-    /// had an old request.
+    /// Sessions that may have requests. `notes` is the number of looks in a row that have found an
+    /// old request of the session.
     #[pin]
     sessions: Mutex<SessionList<u32>>,
     #[pin]
@@ -83,7 +85,7 @@ impl Unfinished {
         )
     }
 
-    /// Adds a session, which is looked at from now on. Sleeps.
+    /// Adds a session, which is looked at from now on. Sleeps. `ENOMEM`.
     pub(crate) fn add(
         self: &Arc<Self>,
         session: &Arc<Session>,
@@ -94,7 +96,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Removes a session that is down: it has no requests any more. Sleeps.
+    /// Removes a session that has no requests any more: it is down, or did not come up. Sleeps.
     pub(crate) fn remove(&self, session: &Arc<Session>) {
         let removed = self.sessions.lock().remove(session);
         drop(removed);

@@ -151,23 +151,26 @@ impl<P: Send + Sync + 'static> ChunkClaims<P> {
         None
     }
 
-    /// Whether other requests for chunk `id`, which the caller owns, are parked or withheld.
+    /// Whether the response to the owner of chunk `id` is to be withheld: other requests for the
+    /// chunk are parked or withheld, or [`Self::count_old()`] has seen the owner. The caller owns
+    /// the chunk.
     #[inline]
     pub(crate) fn is_contended(&self, id: u32) -> bool {
         self.state(id)
             .is_some_and(|state| state.load(ordering::Relaxed) == CONTENDED)
     }
 
-    /// Ends the ownership of chunk `id`. False if there are other requests for the chunk: then the
-    /// caller still owns the chunk, and does what [`Self::next()`] says.
+    /// Ends the ownership of chunk `id`. False if [`Self::is_contended()`] is true for the chunk:
+    /// then the caller still owns the chunk, and does what [`Self::next()`] says.
     #[inline]
-    #[must_use = "other requests wait for the chunk"]
+    #[must_use = "the caller still owns the chunk if this is false"]
     pub(crate) fn release(&self, id: u32) -> bool {
         self.state(id)
             .is_none_or(|state| state.cmpxchg(OWNED, FREE, ordering::Full).is_ok())
     }
 
-    /// Withholds the response in `chunk`. The caller stays the owner of the chunk.
+    /// Withholds the response in `chunk`. The caller owns the chunk, for which
+    /// [`Self::is_contended()`] is true, and stays the owner.
     pub(crate) fn withhold(&self, chunk: ChunkBox<P>) {
         if let Some(others) = self.others.lock().get_mut(chunk.id as usize) {
             others.withheld.push(chunk);

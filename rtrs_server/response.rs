@@ -113,7 +113,8 @@ pub(crate) fn send_waited(
     post_late(io, queue_pair, chunk);
 }
 
-/// Whether the response in `chunk` must not be sent yet, since other requests want the chunk.
+/// Whether the response in `chunk` is to be withheld first: see
+/// [`is_contended()`](crate::claims::ChunkClaims::is_contended).
 #[inline]
 fn is_contended(io: &PathIo, chunk: &PathChunk) -> bool {
     chunk.owns && io.session.claims().is_contended(chunk.id)

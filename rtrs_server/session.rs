@@ -111,12 +111,17 @@ struct Up {
     handler: Option<Arc<dyn SessionHandler>>,
 }
 
-/// The last call of [`Session::count_old_requests`] that has looked at the chunks.
+/// The calls of [`Session::count_old_requests`] in a row that may leave the chunks out.
+const MAX_SKIPPED: u32 = 15;
+
+/// The last look of [`Session::count_old_requests`] at the chunks, or the state before any look.
 struct Look {
-    /// The requests before that, see [`Session::count_begun_requests`].
+    /// The number of begun requests, read before that look; see [`Session::count_begun_requests`].
     requests: u64,
-    /// No chunk was in use.
+    /// That look found no chunk in use.
     is_idle: bool,
+    /// The calls since then that have left the chunks out.
+    skipped: u32,
 }
 
 /// A client: its paths, and the chunks that it writes its requests to. The chunks are made once the
@@ -151,7 +156,8 @@ pub struct Session {
     paths: Mutex<KVec<Arc<Path>>>,
     #[pin]
     up: Mutex<Up>,
-    /// What requests need of the session, from its first path that is up to its end.
+    /// The parts of the session that requests use. Set when the first path comes up, and kept until
+    /// the session ends.
     io: SetOnce<Arc<SessionIo<PathIo>>>,
     /// The origins of the paths that were up, each once; at most [`MAX_PATHS_NUM`]. Locked while
     /// `identity` is set. The lock is not that of `up`: the user sleeps with `up` locked, and a
@@ -212,6 +218,7 @@ impl Session {
                     Look {
                         requests: 0,
                         is_idle: true,
+                        skipped: 0,
                     },
                     "rtrs_server::Session::look"
                 ),
@@ -231,7 +238,7 @@ impl Session {
         self.identity.as_ref().and_then(Option::as_ref)
     }
 
-    /// The number of chunks, hence of requests in flight. Any context.
+    /// The number of chunks, which is the most requests in flight. Any context.
     pub fn queue_depth(&self) -> u32 {
         self.context.settings.layout.queue_depth()
     }
@@ -253,31 +260,37 @@ impl Session {
         let _ = self.context.queue.enqueue::<Self, 0>(self.clone());
     }
 
-    /// Counts the requests that were unfinished at the last call of this function and still are.
-    /// Sleeps, but not for long. Each request that is found costs a little more: call this a few
-    /// times a second at most.
+    /// Counts the requests that owned their chunk at the last look and still do: at most one for
+    /// each chunk. Sleeps, but not for long. A request that is found takes longer to end: call this
+    /// a few times a second at most.
     ///
-    /// The chunks of a session without requests since the last call are not looked at.
+    /// If the last look found no chunk in use, and no request has begun since, the chunks are left
+    /// out, [`MAX_SKIPPED`] times in a row at most.
     pub fn count_old_requests(&self) -> u32 {
         let Some(io) = self.io.as_ref() else {
             return 0;
         };
         let requests = self.count_begun_requests();
         let mut look = self.look.lock();
-        if look.is_idle && look.requests == requests {
+        if look.is_idle && look.requests == requests && look.skipped < MAX_SKIPPED {
+            look.skipped = look.skipped.wrapping_add(1);
             return 0;
         }
         let (old, is_used) = io.claims().count_old();
-        // A request that takes a chunk from now on is counted from now on.
+        // A request claims its chunk before the request is counted, and `requests` was read before
+        // the look. So a request that claims its chunk after the look makes the number grow.
         *look = Look {
             requests,
             is_idle: !is_used,
+            skipped: 0,
         };
         old
     }
 
-    /// The requests that the present paths have begun. The number also changes when a path comes or
-    /// goes, and when an administrator sets the counters of a path to zero. Sleeps.
+    /// The requests that the paths that are up have begun. Sleeps, but not for long.
+    ///
+    /// The number can come back to an earlier number: it gets smaller when a path goes, and when an
+    /// administrator sets the counters of a path to zero.
     fn count_begun_requests(&self) -> u64 {
         let paths = self.paths.lock();
         let entered = paths.iter().filter_map(|path| path.core().enter());
@@ -478,8 +491,8 @@ impl WorkItem for Session {
 
 impl PathOwner for Session {
     fn path_answered(&self, path: &Path) {
-        // A later number finds the path in its new state, and goes by it, too. An earlier number
-        // may have gone by dying paths only.
+        // Later numbers are sent by this path, too, as the path is in its new state. An earlier
+        // number may have been sent only by paths that were dying.
         self.ring_at(path);
     }
 
@@ -489,8 +502,8 @@ impl PathOwner for Session {
 
     fn set_identity(&self, client: Option<&ClientId>, path: &Path) -> Result {
         let client = client.copied();
-        // If two paths are established at once, the second path looks after the first has set the
-        // identity.
+        // If two paths are established at once, the path that locks second finds the identity that
+        // the first path has set.
         let _one_at_a_time = self.origins.lock();
         if self.identity.populate(client) || self.identity.as_ref() == Some(&client) {
             return Ok(());

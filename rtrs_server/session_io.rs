@@ -240,8 +240,7 @@ impl<P: ChunkPath> SessionIo<P> {
         }
     }
 
-    /// Passes chunk `id` on: its owner has finished, and other requests want the chunk. Any
-    /// context.
+    /// Passes chunk `id` on: its owner has finished, and the chunk is contended. Any context.
     #[cold]
     #[inline(never)]
     pub(crate) fn pass_on(self: &Arc<Self>, id: u32) {
