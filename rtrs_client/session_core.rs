@@ -36,6 +36,7 @@ use proto::{
     rtrs::{
         segments_of,
         ConnAccept,
+        MAX_CON_NUM,
         MAX_SEGMENTS,
         SEGMENT_SIZE, //
     }, //
@@ -78,7 +79,7 @@ pub struct SessionCore {
     pub(crate) port: u16,
     num_irq_queues: NonZeroU16,
     num_poll_queues: u16,
-    /// The queue of the paths' works.
+    /// The workqueue of the paths' work items.
     pub(crate) queue: QueueHandle,
     pub(crate) events: Arc<dyn SessionEvents>,
     limits: SetOnce<Limits>,
@@ -89,7 +90,8 @@ pub struct SessionCore {
     pub(crate) availability: Availability,
     #[pin]
     pub(crate) drain: Drain,
-    /// Lets one path at a time ask the server, if that may make a new session.
+    /// Held by a path that asks the server for a connection for which the server may make a new
+    /// session. So one path at a time asks.
     #[pin]
     pub(crate) asking: KillableMutex,
     /// The pages that the paths map when they come up, if the session shares pages with other
@@ -100,8 +102,8 @@ pub struct SessionCore {
 }
 
 impl SessionCore {
-    /// Makes the state; nothing is agreed with the server yet. Sleeps. `EINVAL` for more queues
-    /// than a path can have.
+    /// Makes the state; nothing is agreed with the server yet. Sleeps. `EINVAL` for more
+    /// connections of a path than [`MAX_CON_NUM`]; `ENOMEM`.
     pub(crate) fn new(
         name: SessName,
         port: u16,
@@ -116,9 +118,11 @@ impl SessionCore {
         let num_irq_queues = u16::try_from(num_irq_queues).map_err(|_| EINVAL)?;
         let num_irq_queues = NonZeroU16::new(num_irq_queues).ok_or(EINVAL)?;
         let num_poll_queues = u16::try_from(num_poll_queues).map_err(|_| EINVAL)?;
+        let queues = num_irq_queues.get().checked_add(num_poll_queues);
         // One connection is for service.
-        let queues = (num_irq_queues.get().checked_add(num_poll_queues)).ok_or(EINVAL)?;
-        queues.checked_add(1).ok_or(EINVAL)?;
+        if queues.is_none_or(|queues| queues >= MAX_CON_NUM) {
+            return Err(EINVAL);
+        }
         Arc::pin_init(
             try_pin_init!(Self {
                 name,
@@ -192,8 +196,10 @@ impl SessionCore {
         self.num_irq_queues.get()
     }
 
-    /// The queue for requests of the current CPU. If each CPU has a queue of its own, the responses
-    /// come to that CPU. Any context.
+    /// The queue for requests of the current CPU: the CPU's number modulo
+    /// [`Self::num_irq_queues()`]. With a queue for each CPU the responses come to the current CPU,
+    /// if completion vector *n* of the device interrupts CPU *n*. CPUs that share a queue get their
+    /// responses on the CPU that the queue's vector interrupts. Any context.
     pub fn queue_of_current_cpu(&self) -> u32 {
         cpu::current_cpu() % NonZeroU32::from(self.num_irq_queues)
     }
@@ -204,9 +210,10 @@ impl SessionCore {
         self.num_poll_queues
     }
 
-    /// The CPU that gets the completions of connection `cid`, numbered as C does. The service
-    /// connection, the first queue and the first polled queue have the first CPU.
-    /// `EINVAL` if the kernel has no CPU.
+    /// The completion vector of connection `cid`, as in C: the number of the queue, modulo the
+    /// number of CPUs. The service connection, the first queue and the first polled queue have
+    /// number 0. A device with fewer vectors takes the number modulo its own. `EINVAL` if the
+    /// kernel has no CPU.
     pub(crate) fn cpu_of(&self, cid: u16) -> Result<u32> {
         let queue = match cid.checked_sub(1) {
             None => 0,

@@ -93,8 +93,8 @@ pub(crate) const FREE: u64 = 0;
 pub(crate) const MOVED: u16 = 1 << 15;
 
 /// Flag in the connection of a request: the request was sent again by another path. Each request
-/// begins without the flag. No number of a connection has this bit: numbers are at most
-/// `MAX_CON_NUM`.
+/// begins without the flag. No number of a connection has this bit: numbers are below
+/// [`MAX_CON_NUM`](proto::rtrs::MAX_CON_NUM).
 pub(crate) const RESENT: u16 = 1 << 14;
 
 /// All flags that the connection of a request has besides the connection's number.
