@@ -72,7 +72,8 @@ pub const MAX_RECONNECT_ATTEMPTS: Setting = Setting::new("max_reconnect_attempts
 /// chooses the time.
 pub const ACK_TIMEOUT: Setting = Setting::new("ack_timeout_ms", 0, 60_000, 0);
 
-/// The connections of a path for requests, beside the polled connections; 0: one for each CPU.
+/// The connections of a path for requests, beside the service connection and the polled
+/// connections; 0, or more than the client's CPUs: one for each CPU.
 pub const NR_CONNECTIONS: Setting = Setting::new("nr_connections", 0, (MAX_CON_NUM - 1) as i32, 0);
 
 /// The time that a client keeps requests while no path is up, in ms; 0: requests are not kept.

@@ -119,7 +119,8 @@ pub(crate) struct ConnectionHandler<P: PathEvents> {
     pub(crate) incarnation: Arc<Incarnation<P>>,
     /// The number of the connection on its path.
     pub(crate) cid: u16,
-    /// The CPU that responses are expected on, numbered as C does.
+    /// The CPU that the responses are expected on: the number of the connection's completion
+    /// vector.
     cpu: u32,
     #[pin]
     progress: Mutex<Progress>,

@@ -71,6 +71,6 @@ module_parameter! {
     pub(crate) static NR_CONNECTIONS: Number = Number::new(setting::NR_CONNECTIONS);
     name: "nr_connections",
     description:
-        "Connections of a path for requests that raise interrupts; CPUs share them evenly \
-         (0: one for each CPU, at most 4095, default: 0)",
+        "Connections of a path for requests, without polled ones; CPU n uses connection n modulo \
+         this number (0, or more than the CPUs: one for each CPU, at most 4095, default: 0)",
 }

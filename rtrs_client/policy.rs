@@ -34,13 +34,14 @@ pub(crate) struct Policy {
 /// The turn of the paths, for the requests of one connection. Round-robin sends by the path whose
 /// turn it is; min-inflight begins its search there.
 ///
-/// Has a cache line of its own, as only the CPU whose requests the connection carries touches it.
+/// Has a cache line of its own. Only CPUs whose requests the connection carries touch it: one CPU,
+/// or several with the module parameter `nr_connections`.
 #[repr(align(64))]
 struct Turn(Atomic<u32>);
 
 impl Turn {
-    /// The number of the next request. Two tasks that ask at the same time, because one of them was
-    /// moved to another CPU, may get the same number.
+    /// The number of the next request. Two tasks that ask at the same time may get the same number:
+    /// tasks on CPUs that share the connection, or a task that was moved to another CPU meanwhile.
     #[inline]
     fn next(&self) -> u32 {
         let number = self.0.load(ordering::Relaxed);

@@ -101,9 +101,10 @@ impl<'s, 'g> Submission<'s, 'g> {
 
     /// Adds a request. Never sleeps.
     ///
-    /// `queue` is below the number of queues of the session; the response interrupts the CPU of
-    /// that queue. A service request goes by the service connection, whatever the queue. `header`
-    /// is handed to the server's user.
+    /// `queue` is below the number of queues of the session, otherwise the error is
+    /// [`SubmitError::NoPath`]. Queues that raise interrupts come first, then polled queues. The
+    /// response comes to the completion queue of the queue. A service request goes by the service
+    /// connection, whatever the queue. `header` is handed to the server's user.
     #[inline(always)]
     pub fn add(
         &mut self,

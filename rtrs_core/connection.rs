@@ -21,9 +21,9 @@ use proto::rtrs::SERVICE_CON_QUEUE_DEPTH;
 /// The number of the service connection of a path.
 pub const SERVICE_CID: u16 = 0;
 
-/// The entries by which a queue is shorter than a power of two: one for the work request that drains
-/// the queue, and one because soft-RoCE keeps one entry empty. Devices make queues of a power of two
-/// entries, and one entry more would double a queue.
+/// The entries by which a queue is shorter than a power of two: one for the work request that
+/// drains the queue, and one because soft-RoCE keeps one entry empty. Devices make queues of a
+/// power of two entries, and one entry more would double a queue.
 pub const RESERVED: u32 = 2;
 
 /// The most messages in flight on a client's service connection: as many as in C

@@ -16,8 +16,8 @@ struct Count {
     bytes: Atomic<u64>,
 }
 
-/// The requests that one connection has carried. Has a cache line of its own, as one CPU at a time
-/// writes to it.
+/// The requests that a connection has carried, or, in the last element, the requests that were
+/// counted elsewhere. Has a cache line of its own, as mostly one CPU at a time writes to it.
 #[repr(align(64))]
 struct Connection {
     reads: Count,

@@ -3,9 +3,10 @@
 //! RTRS server: RDMA transport, serving end.
 //!
 //! A [`Listener`] accepts the connections of clients. Each client is a [`Session`]: a number of
-//! chunks of memory that it writes its requests to, and one or more paths that it comes by, each
-//! with a connection per CPU of the client. A request becomes an [`Operation`], which the
-//! listener's user gets through its [`SessionHandler`] and responds to when it is done.
+//! chunks of memory for the client's requests, and one or more paths. A path has a service
+//! connection, and as many connections for requests as the client makes: usually one for each CPU
+//! of the client. A request becomes an [`Operation`], which the listener's user gets through its
+//! [`SessionHandler`] and responds to when the request is done.
 //! `Documentation/rtrs-api.md` says what may be called where.
 
 #![deny(
