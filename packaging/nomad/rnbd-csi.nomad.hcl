@@ -18,6 +18,9 @@ job "rnbd-csi" {
       csi_plugin {
         id   = "csi.rnbd"
         type = "node"
+        # Nomad has the driver stage and publish volumes below this folder. The default /local/csi is
+        # there in containers only. DATA_DIR is the data_dir of the client.
+        stage_publish_base_dir = "DATA_DIR/client/csi/node/csi.rnbd"
       }
     }
   }
