@@ -145,13 +145,24 @@ impl Mirrored {
         Ok(Some((Legs::find(peers, stored)?, turn)))
     }
 
-    /// As [`Self::legs`]; `NOT_FOUND` unless all legs are there.
+    /// As [`Self::legs`]; `NOT_FOUND` if no leg is there.
+    fn need_a_leg(&self, id: &str) -> Result<(Legs<'_>, Turn<'_>)> {
+        let found = self.legs(id)?;
+        found
+            .filter(|(legs, _)| legs.there().next().is_some())
+            .ok_or_else(|| Status::not_found(format!("there is no volume {id:?}")))
+    }
+
+    /// As [`Self::need_a_leg`]; `FAILED_PRECONDITION` unless all legs are there.
     fn need(&self, id: &str) -> Result<(Legs<'_>, Turn<'_>)> {
-        let missing = || Status::not_found(format!("there is no volume {id:?}"));
-        let (legs, turn) = self.legs(id)?.ok_or_else(missing)?;
-        match legs.whole().is_some() {
-            true => Ok((legs, turn)),
-            false => Err(missing()),
+        let (legs, turn) = self.need_a_leg(id)?;
+        let missing = legs.missing().next();
+        match missing {
+            None => Ok((legs, turn)),
+            Some(server) => Err(Status::precondition(format!(
+                "server {server} has no leg of volume {id}; make the leg as \"When a server is \
+                 lost for good\" in kubernetes.md says"
+            ))),
         }
     }
 }
@@ -168,9 +179,10 @@ impl<'p> Legs<'p> {
         })
     }
 
-    /// All legs, if all are there.
-    fn whole(&self) -> Option<Vec<&Leg>> {
-        self.found.iter().map(|(_, leg)| leg.as_ref()).collect()
+    /// The servers whose legs are not there.
+    fn missing(&self) -> impl Iterator<Item = &'p str> + '_ {
+        let missing = self.found.iter().filter(|(_, leg)| leg.is_none());
+        missing.map(|(peer, _)| peer.name.as_str())
     }
 
     /// The legs that are there.
@@ -228,12 +240,17 @@ impl<'p> Legs<'p> {
     }
 
     fn volume(&self) -> Result<Volume> {
+        Ok(self.volume_with(self.id()?.to_string()))
+    }
+
+    /// The volume of that id, as far as the legs that are there tell.
+    fn volume_with(&self, volume_id: String) -> Volume {
         let least = self.there().map(|leg| leg.bytes).min().unwrap_or_default();
-        Ok(Volume {
+        Volume {
             capacity_bytes: signed(legs::usable(least)),
-            volume_id: self.id()?.to_string(),
+            volume_id,
             volume_context: self.context().to_map(),
-        })
+        }
     }
 
     fn context(&self) -> Context {
@@ -243,9 +260,10 @@ impl<'p> Legs<'p> {
 
     fn status(&self) -> VolumeStatus {
         let troubles = self.there().filter(|leg| !leg.trouble.is_empty());
-        let said: Vec<_> = troubles
-            .map(|leg| format!("leg {}: {}", leg.disk, leg.trouble))
-            .collect();
+        let troubles = troubles.map(|leg| format!("leg {}: {}", leg.disk, leg.trouble));
+        let missing = self.missing();
+        let missing = missing.map(|server| format!("server {server} has no leg of the volume"));
+        let said: Vec<_> = troubles.chain(missing).collect();
         VolumeStatus {
             published_node_ids: Vec::new(),
             volume_condition: Some(VolumeCondition {
@@ -371,9 +389,13 @@ impl Maker for Mirrored {
     }
 
     fn get(&self, request: &ControllerGetVolumeRequest) -> Result<ControllerGetVolumeResponse> {
-        let (legs, _turn) = self.need(&request.volume_id)?;
+        let (legs, _turn) = self.need_a_leg(&request.volume_id)?;
+        let volume = match legs.missing().next() {
+            None => legs.volume()?,
+            Some(_) => legs.volume_with(VolumeId::key(&request.volume_id)),
+        };
         Ok(ControllerGetVolumeResponse {
-            volume: Some(legs.volume()?),
+            volume: Some(volume),
             status: Some(legs.status()),
         })
     }

@@ -66,6 +66,8 @@ const DEFAULT_BYTES: u64 = 1 << 30;
 const SEARCH_PATH: &str = "module/rnbd_server/parameters/dev_search_path";
 /// The file to which the name of a closed disk is written to drop its reservations.
 const KEPT_RESERVATIONS: &str = "class/rnbd-server/ctl/kept_reservations";
+/// A longer list in that file may have been cut at the end of a page, before some disks.
+const LIST_BYTES: usize = 3 << 10;
 
 /// What the administrator says about a server.
 #[derive(Clone, Debug)]
@@ -171,7 +173,11 @@ impl Maker for Server {
         let (stored, _turn) = self.need(&request.volume_id)?;
         let mut bytes = stored.bytes;
         if bytes < range.required {
-            let wanted = range.choose(DEFAULT_BYTES, self.store.unit()?)?;
+            let wanted = range.choose(DEFAULT_BYTES, self.store.unit()?);
+            let wanted = wanted.map_err(|status| {
+                let why = format!("{}; the volume has {bytes} bytes", status.message);
+                Status::new(status.code, why)
+            })?;
             self.need_room(wanted.saturating_sub(bytes))?;
             bytes = self.store.grow(&stored, wanted)?;
         } else {
@@ -381,15 +387,26 @@ impl Server {
     /// the legs of mirrored volumes, and a server has room for the reservations of so many disks.
     fn drop_reservations(&self, stored: &Stored) {
         let file = self.system.sys(KEPT_RESERVATIONS);
-        for name in self.names(stored) {
+        let stay = |name: &str, error: io::Error| {
+            eprintln!(
+                "rnbd-csi: the reservations of {name} may stay: {}: {error}; a server has room for \
+                 those of 256 disks: if the file lists {name}, write {name} to the file",
+                file.display()
+            );
+        };
+        let names = self.names(stored);
+        let kept = match fs::read_to_string(&file) {
+            Ok(kept) => kept,
+            // The module is another one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) => return stay(&names.join(" or "), error),
+        };
+        for name in names.iter().filter(|name| may_be_kept(&kept, name)) {
             let opened = OpenOptions::new().write(true).open(&file);
             match opened.and_then(|mut file| file.write_all(name.as_bytes())) {
-                // The disk has none, or the module is another one.
+                // The disk has none any more.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => (),
-                Err(error) => eprintln!(
-                    "rnbd-csi: the reservations of {name} stay: {}: {error}",
-                    file.display()
-                ),
+                Err(error) => stay(name, error),
                 Ok(()) => (),
             }
         }
@@ -406,6 +423,13 @@ impl Server {
                 })
         }))
     }
+}
+
+/// Whether the module may have reservations of the closed disk `name`, by its list. The kernel log
+/// has an error for each name that is written and is not listed.
+fn may_be_kept(list: &str, name: &str) -> bool {
+    let names = list.lines().filter_map(|line| line.rsplit_once(" type "));
+    list.len() > LIST_BYTES || names.into_iter().any(|(listed, _)| listed == name)
 }
 
 /// The part of `path` below the folder in which the module looks for disks.

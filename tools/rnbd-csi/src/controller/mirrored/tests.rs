@@ -196,8 +196,18 @@ fn a_leg_that_is_half_made_is_found_again() {
     let request = ControllerGetVolumeRequest {
         volume_id: volume.volume_id.clone(),
     };
-    let error = machines.mirrored.get(&request).unwrap_err();
-    assert_eq!(error.code, Code::NotFound);
+    let shown = machines.mirrored.get(&request).unwrap();
+    assert_eq!(shown.volume.unwrap().volume_id, volume.volume_id);
+    let condition = shown.status.unwrap().volume_condition.unwrap();
+    assert!(condition.abnormal && condition.message.contains("storage2"));
+    let expand = ControllerExpandVolumeRequest {
+        volume_id: volume.volume_id.clone(),
+        capacity_range: Some(CapacityRange::default()),
+        ..ControllerExpandVolumeRequest::default()
+    };
+    let error = machines.mirrored.expand(&expand).unwrap_err();
+    assert_eq!(error.code, Code::FailedPrecondition);
+    assert!(error.message.contains("server storage2"), "{error:?}");
     // It may be the leg of a volume of another size.
     let error = machines.create("pvc-1", 20 * MIB, 0).unwrap_err();
     assert_eq!(error.code, Code::AlreadyExists);

@@ -256,6 +256,9 @@ fn a_volume_grows_and_does_not_shrink() {
         let number = number.to_string();
         assert!(error.message.contains(&number), "{number}: {error:?}");
     }
+    let error = expand(3 * MIB + 1, 3 * MIB + 2).unwrap_err();
+    let have = format!("the volume has {} bytes", 3 * MIB);
+    assert!(error.message.ends_with(&have), "{error:?}");
     assert_eq!(
         expand(i64::MAX / 2, 0).unwrap_err().code,
         Code::ResourceExhausted
@@ -307,4 +310,23 @@ fn a_folder_that_the_module_does_not_see_is_said() {
     let error = machine.create("a", MIB, 0).unwrap_err();
     assert_eq!(error.code, Code::Unavailable);
     assert_eq!(machine.files(), 0);
+}
+
+#[test]
+fn only_names_that_are_listed_are_written() {
+    let machine = machine();
+    let file = machine.root.path().join("sys").join(KEPT_RESERVATIONS);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    let folder = machine.root.path().canonicalize().unwrap();
+    let path = folder.join("srv/csi/csi-a").to_string_lossy().into_owned();
+    let name = path.replace('/', "!");
+    for (listed, written) in [("csi-b", false), (name.as_str(), true)] {
+        let list = format!("x type 5 registrants 1\n{listed} type 5 registrants 1\n");
+        fs::write(&file, list).unwrap();
+        let id = machine.create("a", MIB, 0).unwrap().volume_id;
+        assert_eq!(machine.delete(&id), Ok(()));
+        let found = fs::read_to_string(&file).unwrap();
+        assert_eq!(found.starts_with(&name), written, "{found}");
+    }
+    assert!(may_be_kept(&"x\n".repeat(2000), "a") && !may_be_kept("", "a"));
 }
