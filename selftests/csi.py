@@ -85,6 +85,9 @@ def test_file_system(t: Test) -> None:
         for one in usage["usage"]:
             t.check(one["total"] > 0 and 0 <= one["used"] <= one["total"], f"usage: {usage}")
         t.equal(usage["volume_condition"], {"abnormal": False, "message": ""}, "condition")
+        if content == "two":
+            t.client.run(f"umount {use.target}")
+            driver.call(*use.stats(), code="NOT_FOUND")
         in_turn(driver, use.unpublish(other), use.unpublish(), use.unstage())
         t.check(not t.client.exists(use.target), "the target is still there")
         nothing_left(t, "after unstaging")
@@ -102,7 +105,8 @@ def test_block(t: Test) -> None:
     in_turn(driver, use.stage(), use.publish())
     t.equal(t.client.sh(f"stat -c %F {use.target}"), "block special file", "kind of the target")
     t.client.call(guest_io.write, path=use.target, offset=0, length=MIB, seed=1)
-    t.equal(driver.call(*use.stats())["usage"][0]["total"], 64 * MIB, "size")
+    for place in (use.target, use.staging):
+        t.equal(driver.call(*use.stats(place))["usage"][0]["total"], 64 * MIB, f"size at {place}")
     error = driver.call(*use.publish(f"{csi.PLACE}/ro", readonly=True), code=INVALID)
     t.check("READER_ONLY" in error, error)
     in_turn(driver, use.unpublish(), use.unstage())

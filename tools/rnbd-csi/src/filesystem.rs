@@ -41,6 +41,10 @@ pub(crate) fn prepare(node: &Path, kind: &str, read_only: bool) -> Result {
             }
         }
         Found::FileSystem(found) if found == kind && !read_only => make(node, kind),
+        Found::FileSystem(found) if found == kind => Err(Status::precondition(format!(
+            "mkfs.{kind} was ended before the {kind} of the disk was whole, and the disk is mapped \
+             read-only: stage the volume for writing once, and the file system is made anew"
+        ))),
         Found::Nothing if read_only => Err(Status::precondition(
             "the disk is empty, and is mapped read-only: it cannot be formatted",
         )),

@@ -61,10 +61,11 @@ impl Node {
 }
 
 /// Whether the device is at a path; or the path is the folder that a block volume was staged at,
-/// which is empty.
+/// which is empty. A volume whose file system is mounted at another path is no block volume.
 fn is_at(path: &Path, number: mounts::DeviceNumber) -> Result<bool> {
+    let is_mounted = |mount: &Mount| mount.device == number || mount.target == path;
     match fs::metadata(path) {
-        Ok(found) if found.is_dir() => Ok(mounts::at(path)?.is_none()
+        Ok(found) if found.is_dir() => Ok(!mounts::all()?.iter().any(is_mounted)
             && fs::read_dir(path)
                 .map_err(|error| Status::io(path.display(), error))?
                 .next()
@@ -137,6 +138,16 @@ mod tests {
         assert_eq!((used.total, used.used, used.available), (100, 60, 30));
         let odd = usage(unit::BYTES, Some(1), Some(2), None);
         assert_eq!((odd.used, odd.available), (0, i64::MAX));
+    }
+
+    #[test]
+    fn only_a_block_volume_is_at_an_empty_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = mounts::all().unwrap()[0].device;
+        let is_at = |number| is_at(folder.path(), number).unwrap();
+        assert!(!is_at(mounted) && is_at((u32::MAX, 0)));
+        fs::write(folder.path().join("file"), "").unwrap();
+        assert!(!is_at((u32::MAX, 0)));
     }
 
     #[test]
