@@ -9,12 +9,13 @@
 //! - [`node`]: the node service, with [`device`], [`filesystem`], [`mounts`].
 //! - [`controller`]: the controller service, with [`store`].
 //! - [`volume`], [`capability`]: what requests say about volumes.
-//! - [`busy`], [`fail`], [`programs`]: what several of them need.
+//! - [`busy`], [`fail`], [`lock`], [`programs`]: what several of them need.
 //!
 //! Each call can be made again, whatever the call before has done of it. For that the program keeps
 //! nothing in its memory from one call to the next: each call asks the kernel what is mapped and
 //! mounted, and the folder or LVM which volumes there are. Only of mirrored volumes the program
-//! keeps files: records of their legs in `/var/lib/rnbd`, and notes in `/run/rnbd`.
+//! keeps files: records of their legs in `/var/lib/rnbd`, and notes in `/run/rnbd`. Locks between
+//! drivers are in `/run/rnbd`, too.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ mod driver;
 mod fail;
 mod filesystem;
 mod grpc;
+mod lock;
 mod messages;
 mod mounts;
 mod node;
@@ -90,6 +92,9 @@ fn serve(args: &Serve) -> Result<ExitCode, String> {
     let listener =
         grpc::server::listen(&args.endpoint).map_err(|error| format!("{shown}: {error}"))?;
     // Behind `listen`, which allows no second thread, and no second driver.
+    if let Some(Controller::Server(server)) = &controller {
+        server.begin().map_err(|status| status.message)?;
+    }
     if let Some(node) = &node {
         node.tend()
             .map_err(|error| format!("making a thread: {error}"))?;
@@ -118,7 +123,9 @@ fn controller(args: &Serve, system: &System) -> Result<Option<Controller>, Strin
     };
     let store: Box<dyn Store> = match (&args.folder, &args.volume_group) {
         (Some(folder), _) => Box::new(Files::open(folder).map_err(|status| status.message)?),
-        (None, Some(group)) => Box::new(Lvm::open(group).map_err(|status| status.message)?),
+        (None, Some(group)) => {
+            Box::new(Lvm::open(group, &system).map_err(|status| status.message)?)
+        }
         // The command line has one of them.
         (None, None) => return Ok(None),
     };
@@ -127,7 +134,6 @@ fn controller(args: &Serve, system: &System) -> Result<Option<Controller>, Strin
         context: args.context(),
     };
     let server = Server::new(system, store, options);
-    server.begin().map_err(|status| status.message)?;
     Ok(Some(Controller::Server(server)))
 }
 

@@ -154,16 +154,34 @@ impl Store for Files {
     fn delete(&self, stored: &Stored, is_mapped: &IsMapped<'_>) -> Result<bool> {
         let path = self.path(&stored.name);
         let gone = self.hidden(&stored.name, GONE);
-        self.rename(&path, &gone)?;
+        let renamed = self.rename(&path, &gone);
         fail::point("delete.renamed");
         // From now on no node can map it: a node that has it now has mapped it before.
-        if is_mapped(stored)? {
-            self.rename(&gone, &path)?;
-            return Ok(false);
+        let deleted =
+            renamed
+                .and_then(|()| is_mapped(stored))
+                .and_then(|is_mapped| match is_mapped {
+                    true => Ok(false),
+                    false => self.remove(&gone).map(|()| true),
+                });
+        match deleted {
+            Ok(true) => fail::point("delete.removed"),
+            // A volume that is not deleted keeps its name, by which the next call finds it.
+            _ if gone.exists() && !path.exists() => {
+                self.rename(&gone, &path).map_err(|status| {
+                    let first = deleted.as_ref().err().map(|first| first.message.as_str());
+                    let why = format!(
+                        "{}; renaming {}: {}; start the driver again, which tidies up",
+                        first.unwrap_or("a node has mapped the volume"),
+                        gone.display(),
+                        status.message
+                    );
+                    Status::new(status.code, why)
+                })?
+            }
+            _ => (),
         }
-        self.remove(&gone)?;
-        fail::point("delete.removed");
-        Ok(true)
+        deleted
     }
 
     fn available(&self) -> Result<u64> {
@@ -269,6 +287,17 @@ mod tests {
         assert_eq!(files.delete(&stored, &free), Ok(true));
         assert_eq!(files.list().unwrap(), []);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_volume_that_could_not_be_deleted_is_there() {
+        let (folder, files) = folder();
+        let stored = files.create("csi-a", MIB).unwrap();
+        let failed = |_: &Stored| Err(Status::internal("x"));
+        assert_eq!(files.delete(&stored, &failed), Err(Status::internal("x")));
+        assert_eq!(files.list().unwrap(), [stored.clone()]);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert_eq!(files.delete(&stored, &free), Ok(true));
     }
 
     #[test]

@@ -8,7 +8,11 @@
 //! the tag below are touched.
 
 use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
 
+use rnbdctl::System;
 use serde::Deserialize;
 
 use super::name;
@@ -19,6 +23,7 @@ use crate::fail;
 use crate::grpc::Code;
 use crate::grpc::Result;
 use crate::grpc::Status;
+use crate::lock::Lock;
 use crate::programs;
 
 /// The tag of logical volumes that this program has made.
@@ -32,6 +37,11 @@ const GROWTH: &str = ".grow";
 #[derive(Debug)]
 pub(crate) struct Lvm {
     group: String,
+    /// It is locked while this driver has LVM give out extents, or has freed extents for a volume
+    /// that grows.
+    extents: Mutex<()>,
+    /// No other driver of the machine works in the group.
+    _lock: Lock,
 }
 
 /// What the programs of LVM report: each in a list of its own.
@@ -64,15 +74,26 @@ struct Group {
 
 impl Lvm {
     /// Volumes in the group of that name, which must be there.
-    pub(crate) fn open(group: &str) -> Result<Self> {
+    pub(crate) fn open(group: &str, system: &System) -> Result<Self> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+_.-".contains(&byte);
         if group.is_empty() || group.starts_with('-') || !group.bytes().all(is_plain) {
             return Err(Status::invalid(format!("{group:?} is not a volume group")));
         }
+        let lock = Lock::take(system, &format!("group-{group}"))?.ok_or_else(|| {
+            Status::precondition(format!(
+                "another driver makes volumes in the volume group {group}; end that driver first"
+            ))
+        })?;
         let lvm = Self {
             group: group.to_owned(),
+            extents: Mutex::default(),
+            _lock: lock,
         };
         lvm.group_row().map(|_| lvm)
+    }
+
+    fn extents(&self) -> MutexGuard<'_, ()> {
+        self.extents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn group_row(&self) -> Result<Group> {
@@ -110,6 +131,7 @@ impl Lvm {
     /// Makes a logical volume under a name that is not a volume's. `size` is one of the options of
     /// `lvcreate`.
     fn make(&self, name: &str, size: [&str; 2]) -> Result {
+        let _extents = self.extents();
         self.remove(name)?;
         let [option, value] = size;
         let args = [
@@ -211,13 +233,15 @@ impl Store for Lvm {
             .iter()
             .flat_map(|segment| segment.seg_pe_ranges.split_whitespace())
             .collect();
-        // They go from the one to the other; nothing else may take extents of the group meanwhile
-        // without being told which, as LVM could give it these.
+        // The extents are free between the two commands. LVM could give them to another volume
+        // meanwhile: no call of this driver makes a volume then, and the administrator must not.
+        let guard = self.extents();
         self.remove(&growth)?;
         let extents = format!("+{extents}");
         let full = self.full(&stored.name);
         let args = ["-q", "-l", &extents, &full];
         self.run("lvextend", &[args.as_slice(), ranges.as_slice()].concat())?;
+        drop(guard);
         fail::point("extend.grown");
         let found = self.find(&stored.name)?;
         Ok(found.map_or(bytes, |found| found.bytes))
@@ -283,9 +307,20 @@ mod tests {
 
     #[test]
     fn groups_have_plain_names() {
+        let root = tempfile::tempdir().unwrap();
+        let system = System::new(Some(root.path()), None);
         for bad in ["", "-y", "a/b", "a b", "a;b"] {
-            let error = Lvm::open(bad).unwrap_err();
+            let error = Lvm::open(bad, &system).unwrap_err();
             assert_eq!(error.code, Code::InvalidArgument, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn one_driver_in_a_group() {
+        let root = tempfile::tempdir().unwrap();
+        let system = System::new(Some(root.path()), None);
+        let _lock = Lock::take(&system, "group-vg0").unwrap().unwrap();
+        let error = Lvm::open("vg0", &system).unwrap_err();
+        assert_eq!(error.code, Code::FailedPrecondition);
     }
 }

@@ -16,7 +16,7 @@ use crate::grpc::Result;
 /// A volume that is there as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stored {
-    /// One that [`name::of`] gives.
+    /// A name that [`name::of`] or [`name::of_leg`] gives.
     pub(crate) name: String,
     /// Its size.
     pub(crate) bytes: u64,
