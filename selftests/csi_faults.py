@@ -183,6 +183,11 @@ def test_killed_on_the_node(t: Test) -> None:
     volume = driver.create("pvc-1")
     use = Use(volume, capability("ext4"))
     t.client.run(f"mkdir -p {use.staging}")
+    driver.killed_at("stage.mapped", *use.stage())
+    t.check(csi.devices(t), "a disk is mapped")
+    # The disk is too small for XFS.
+    driver.call(*Use(volume, capability("xfs")).stage(), code="INTERNAL")
+    nothing_left(t, "after a staging that was killed, and one that failed")
     calls = {"stage": use.stage(), "publish": use.publish(readonly=True), "unpublish": use.unpublish(),
              "unstage": use.unstage()}
     for killed, points in NODE_POINTS.items():

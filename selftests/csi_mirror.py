@@ -122,6 +122,9 @@ def test_old_leg_is_refused(t: Test) -> None:
     driver.call("CreateVolume", cluster.request("pvc-2"), code="UNAVAILABLE")
     driver.call("DeleteVolume", {"volume_id": use.id}, code="UNAVAILABLE")
     t.equal(first.legs(), [LEG], "legs while a server is away")
+    # The leg that the killed driver has mapped does not stay either.
+    driver.killed_at("mirror.mapped", *use.stage())
+    t.check(csi.devices(t), "a leg is mapped")
     error = driver.call(*use.stage(), code="UNAVAILABLE")
     t.check(f"storage2:csi/{LEG}" in error, error)
     cluster.nothing_left("after the staging of a new volume without a server")
@@ -170,7 +173,7 @@ def test_expand(t: Test) -> None:
     grow(160)
     cluster.servers[1].power_cut()
     cluster.wait(use, f"storage2:csi/{LEG}")
-    error = driver.call(*use.expand(160), code=PRECONDITION)
+    error = driver.call(*use.expand(160), code="UNAVAILABLE")
     t.check("not in sync" in error, error)
     cluster.servers[1].power_back()
     cluster.wait(use)

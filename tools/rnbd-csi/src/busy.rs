@@ -2,8 +2,8 @@
 
 //! One call at a time for each volume.
 //!
-//! An orchestrator that has lost patience repeats a call while the first one still runs. The second
-//! one is told so at once (ABORTED), and is repeated in its turn.
+//! An orchestrator repeats a call that takes long while the first call still runs. The second call
+//! fails at once (ABORTED), and the orchestrator repeats the call later.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

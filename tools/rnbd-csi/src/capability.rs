@@ -10,7 +10,7 @@ use crate::messages::mode;
 use crate::messages::VolumeCapability;
 use crate::volume::VolumeId;
 
-/// The file system of whoever does not name any.
+/// The file system of a request that names none.
 const DEFAULT_KIND: &str = "ext4";
 /// The file systems that this program makes, mounts and grows.
 const KINDS: [&str; 2] = [DEFAULT_KIND, "xfs"];

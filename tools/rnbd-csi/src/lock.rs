@@ -28,6 +28,12 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
+    /// Waits until nothing else has the lock of that name, in this process or in another process.
+    pub(crate) fn wait(system: &System, name: &str) -> Result<Self> {
+        let lock = Self::locked(system, name, FlockOperation::LockExclusive)?;
+        lock.ok_or_else(|| Status::internal(format!("the lock {name} is taken")))
+    }
+
     /// Takes the lock of that name; `None` if something else has it.
     pub(crate) fn take(system: &System, name: &str) -> Result<Option<Self>> {
         Self::locked(system, name, FlockOperation::NonBlockingLockExclusive)
@@ -60,7 +66,8 @@ mod tests {
         let lock = Lock::take(&system, "a").unwrap().unwrap();
         assert!(Lock::take(&system, "a").unwrap().is_none());
         assert!(Lock::take(&system, "b").unwrap().is_some());
+        let waiting = std::thread::spawn(move || Lock::wait(&system, "a").map(drop));
         drop(lock);
-        assert!(Lock::take(&system, "a").unwrap().is_some());
+        assert_eq!(waiting.join().unwrap(), Ok(()));
     }
 }

@@ -96,8 +96,7 @@ fn serve(args: &Serve) -> Result<ExitCode, String> {
         server.begin().map_err(|status| status.message)?;
     }
     if let Some(node) = &node {
-        node.tend()
-            .map_err(|error| format!("making a thread: {error}"))?;
+        node.tend().map_err(|status| status.message)?;
     }
     let driver = Driver {
         name: args.name.clone(),

@@ -6,10 +6,6 @@
 //! which of them are volumes: so a driver that was killed, or was replaced by a newer one, goes on
 //! with what it finds.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use rnbdctl::control;
@@ -24,6 +20,7 @@ use rnbdctl::System;
 use crate::grpc::Code;
 use crate::grpc::Result;
 use crate::grpc::Status;
+use crate::lock::Lock;
 use crate::volume::Context;
 use crate::volume::DiskId;
 
@@ -37,9 +34,6 @@ const HOLD: &str = "hold_io_ms";
 pub(super) struct Disks {
     system: System,
     node_id: String,
-    /// By session: it is locked while a disk of it is mapped, so that one call makes the session,
-    /// and the others find it. A server that does not respond holds up its own disks only.
-    sessions: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
 }
 
 impl Disks {
@@ -48,7 +42,6 @@ impl Disks {
         Self {
             system,
             node_id: node_id.to_owned(),
-            sessions: Mutex::default(),
         }
     }
 
@@ -67,52 +60,50 @@ impl Disks {
     }
 
     /// Maps a disk, unless it is mapped, and has its requests wait for `hold_ms` while no path is
-    /// up. Returns its device, and whether it was not mapped before. Blocks while a session is
-    /// being connected.
+    /// up. Returns its device. A disk that was not mapped before is not mapped after an error.
+    /// Blocks while a session is being connected.
     pub(super) fn map(
         &self,
         id: &DiskId,
         context: &Context,
         access: Access,
         hold_ms: i32,
-    ) -> Result<(ClientDevice, bool)> {
-        let session = id.session(&self.node_id);
-        let lock = self.lock_of(&session);
-        let _turn = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let (device, is_new) = match self.find(id)? {
-            Some(device) => (device, false),
-            None => (self.map_new(id, session, context, access)?, true),
-        };
-        if device.access_mode != Some(access) && !is_new {
-            let have = device.access_mode.map_or("?", Access::as_str);
-            let why = format!(
-                "the volume is staged with access mode {have}, not {}; unstage it first",
-                access.as_str()
-            );
-            return Err(Status::new(Code::AlreadyExists, why));
-        }
-        match hold(&device, hold_ms) {
-            Err(status) if is_new => {
-                self.unmap(id)?;
-                Err(status)
-            }
-            held => held.map(|()| (device, is_new)),
-        }
-    }
-
-    fn lock_of(&self, session: &str) -> Arc<Mutex<()>> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(sessions.entry(session.to_owned()).or_default())
-    }
-
-    fn map_new(
-        &self,
-        id: &DiskId,
-        session: String,
-        context: &Context,
-        access: Access,
     ) -> Result<ClientDevice> {
+        let _turn = self.turn(id)?;
+        if let Some(device) = self.find(id)? {
+            if device.access_mode != Some(access) {
+                let have = device.access_mode.map_or("?", Access::as_str);
+                let why = format!(
+                    "the volume is staged with access mode {have}, not {}; unstage it first",
+                    access.as_str()
+                );
+                return Err(Status::new(Code::AlreadyExists, why));
+            }
+            return hold(&device, hold_ms).map(|()| device);
+        }
+        let mapped = self
+            .map_new(id, context, access)
+            .and_then(|device| hold(&device, hold_ms).map(|()| device));
+        if mapped.is_err() {
+            // The kernel may have mapped the disk before the error.
+            if let Err(more) = self.unmap_in_turn(id) {
+                eprintln!("rnbd-csi: {id} stays mapped: {}", more.message);
+            }
+        }
+        mapped
+    }
+
+    /// The turn to map and unmap disks of the server of `id`, among all threads and drivers of the
+    /// node: so one call makes the session, and other calls find it. A server that does not respond
+    /// holds up its own disks only.
+    fn turn(&self, id: &DiskId) -> Result<Lock> {
+        let session = id.session(&self.node_id);
+        Lock::wait(&self.system, &format!("session-{session}"))
+    }
+
+    fn map_new(&self, id: &DiskId, context: &Context, access: Access) -> Result<ClientDevice> {
         let system = &self.system;
+        let session = id.session(&self.node_id);
         let ways = Ways::to(system, &context.servers(id))?;
         let is_new = system.client_session(&session)?.is_none();
         let server = id.server();
@@ -157,8 +148,14 @@ impl Disks {
             .ok_or_else(|| Status::new(Code::Unavailable, format!("{} is gone again", mapped.name)))
     }
 
-    /// Unmaps a disk, if it is mapped.
+    /// Unmaps a disk, if it is mapped. Waits for calls that map disks of the same server: a disk
+    /// that such a call has mapped meanwhile is unmapped, too.
     pub(super) fn unmap(&self, id: &DiskId) -> Result {
+        let _turn = self.turn(id)?;
+        self.unmap_in_turn(id)
+    }
+
+    fn unmap_in_turn(&self, id: &DiskId) -> Result {
         match self.find(id)? {
             Some(device) => Ok(control::device::unmap(&device, false)?),
             None => Ok(()),
@@ -236,8 +233,7 @@ mod tests {
         );
         // It is mapped: nothing has to be done.
         let map = |access| disks.map(&id, &Context::default(), access, 0);
-        let (found, is_new) = map(Access::Rw).unwrap();
-        assert!(found.name == "rnbd3" && !is_new);
+        assert_eq!(map(Access::Rw).unwrap().name, "rnbd3");
         let error = map(Access::Ro).unwrap_err();
         assert_eq!(error.code, Code::AlreadyExists);
         let condition = disks.condition(&device).unwrap();

@@ -8,7 +8,9 @@
 //! ([`super::parked`]), and the legs stay reserved: if no other node takes them over, this node can
 //! start the mirror from one leg.
 
-use std::collections::BTreeSet;
+mod missing;
+
+use std::fs;
 
 use rnbdctl::identity;
 use rnbdctl::mirror::act;
@@ -26,9 +28,11 @@ use rnbdctl::mirror::MirrorName;
 use rnbdctl::mirror::Record;
 use rnbdctl::mirror::View;
 use rnbdctl::model::AccessMode as Access;
+use rnbdctl::Kind;
 use rnbdctl::System;
 
 use super::disk::Disks;
+use super::not_staged;
 use super::note::Notes;
 use super::parked::Parked;
 use super::refused;
@@ -81,76 +85,54 @@ impl Mirrors {
     }
 
     fn view(&self, name: &MirrorName) -> Result<Option<View>> {
-        match Records::of(&self.system).load(name)? {
+        match self.record(name)? {
             Some(record) => Ok(Some(View::load(&self.system, record)?)),
             None => Ok(None),
         }
     }
 
-    /// Maps the legs of a volume and starts its mirror, unless it runs. Returns the device, and
-    /// whether it is new.
+    /// This machine's record of a mirror.
+    fn record(&self, name: &MirrorName) -> Result<Option<Record>> {
+        let record = Records::of(&self.system).load(name);
+        record.map_err(refused::unreadable)
+    }
+
+    /// Maps the legs of a volume and starts its mirror, unless it runs. Returns the device.
     ///
     /// A leg whose server cannot be reached may be missing, if the other legs show that they have
-    /// all data; [`Self::map_missing`] maps it later. If the call fails, no leg stays mapped that
-    /// it has mapped.
+    /// all data; [`Self::map_missing`] maps it later. If the mirror is not started, no leg stays
+    /// mapped, also none that an earlier call has mapped, which was cut off.
     pub(super) fn bring(
         &self,
         id: &MirrorId,
         context: &Context,
         access: Access,
         disks: &Disks,
-    ) -> Result<(Device, bool)> {
+    ) -> Result<Device> {
         capability::check_mirrored(access).map_err(Status::invalid)?;
         let name = name(id)?;
+        let found = self.find(id)?;
         let notes = Notes::of(&self.system);
         notes.save(&name, &VolumeId::Mirror(id.clone()), context)?;
         fail::point("mirror.noted");
-        if let Some(device) = self.find(id)? {
-            return Ok((device, false));
+        if let Some(device) = found {
+            return Ok(device);
         }
-        let parked = Parked::of(&self.system);
-        parked.fetch(&name)?;
-        let mut new = Vec::new();
-        let brought = map_legs(id, context, disks, &mut new)
+        let brought = Parked::of(&self.system)
+            .fetch(&name)
+            .and_then(|()| map_legs(id, context, disks))
             .and_then(|missing| self.start(id, &name, context, disks, missing))
             .and_then(|()| self.find(id)?.ok_or_else(|| gone(id)));
-        match brought {
-            Ok(device) => {
-                for leg in id.legs() {
-                    self.take_over(leg, disks);
-                }
-                Ok((device, true))
-            }
-            Err(status) => {
-                if let Err(more) = self.undo(&name, &new, disks) {
+        match &brought {
+            // What fails here is done again, and told, by `map_missing`.
+            Ok(_) => drop(self.take_over(&name)),
+            Err(_) => {
+                if let Err(more) = self.take_away(id, disks) {
                     eprintln!("rnbd-csi: a part of {id} stays: {}", more.message);
                 }
-                Err(status)
             }
         }
-    }
-
-    /// Undoes what a call that has failed did: the legs in `new` are those that it has mapped.
-    fn undo(&self, name: &MirrorName, new: &[&DiskId], disks: &Disks) -> Result {
-        Notes::of(&self.system).remove(name)?;
-        let records = Records::of(&self.system);
-        if records.load(name)?.is_some() {
-            // The service of the machine may start the mirror until it is told not to.
-            act::stop(&self.system, name, false)?;
-        }
-        for leg in new {
-            disks.unmap(leg)?;
-        }
-        Parked::of(&self.system).park(name)?;
-        Ok(records.hold(name, false)?)
-    }
-
-    /// Reserves a leg that is mapped, also if another node has reserved it: a leg that is added to
-    /// the mirror later must be free. If that fails, adding the leg fails, and says why.
-    fn take_over(&self, leg: &DiskId, disks: &Disks) {
-        if let Ok(Some(device)) = disks.find(leg) {
-            let _ = reserve::take(&device.path, identity::key(&self.system), true);
-        }
+        brought
     }
 
     /// Starts a mirror whose legs are mapped but for those that are missing, of which
@@ -292,9 +274,14 @@ impl Mirrors {
     /// legs stay reserved; the next node takes them over.
     pub(super) fn take_away(&self, id: &MirrorId, disks: &Disks) -> Result {
         let name = name(id)?;
-        let records = Records::of(&self.system);
+        let record = match self.record(&name) {
+            // The mirror does not run, and need not be stopped.
+            Err(_) if !self.holds_a_leg(id, disks)? => None,
+            record => record?,
+        };
         Notes::of(&self.system).remove(&name)?;
-        if records.load(&name)?.is_some() {
+        if record.is_some() {
+            // The service of the machine may start the mirror until it is told not to.
             act::stop(&self.system, &name, false)?;
             fail::point("mirror.stopped");
         }
@@ -304,14 +291,29 @@ impl Mirrors {
         }
         Parked::of(&self.system).park(&name)?;
         fail::point("mirror.parked");
-        Ok(records.hold(&name, false)?)
+        Ok(Records::of(&self.system).hold(&name, false)?)
     }
 
-    /// What is wrong with a volume, in words; empty if nothing is.
+    /// Whether an array, or another device of this node, uses a leg of the volume.
+    fn holds_a_leg(&self, id: &MirrorId, disks: &Disks) -> Result<bool> {
+        for leg in id.legs() {
+            let Some(device) = disks.find(leg)? else {
+                continue;
+            };
+            let holders = self.system.sys("block").join(&device.name).join("holders");
+            let mut found =
+                fs::read_dir(&holders).map_err(|error| Status::io(holders.display(), error))?;
+            if found.next().is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The fault of a volume, in words; empty if the volume is well. `NOT_FOUND` if this node has
+    /// no record of the volume.
     pub(super) fn condition(&self, id: &MirrorId, disks: &Disks) -> Result<String> {
-        let Some(view) = self.view(&name(id)?)? else {
-            return Ok(String::new());
-        };
+        let view = self.view(&name(id)?)?.ok_or_else(|| not_staged(id))?;
         let states = view.states();
         let mut said = Vec::new();
         for (leg, state) in id.legs().iter().zip(of_legs(id, &view, &states, disks)) {
@@ -340,8 +342,11 @@ impl Mirrors {
     }
 
     /// Has the mirror of a volume use all of its legs; returns its size.
+    ///
+    /// `UNAVAILABLE` if the mirror is not whole: the orchestrator makes the call again, which would
+    /// not be so after `FAILED_PRECONDITION`.
     pub(super) fn grow(&self, id: &MirrorId) -> Result<u64> {
-        let grown = grow::grow(&self.system, &name(id)?)?;
+        let grown = grow::grow(&self.system, &name(id)?).map_err(later)?;
         fail::point("mirror.grown");
         Ok(grown)
     }
@@ -362,57 +367,15 @@ impl Mirrors {
         }
         Ok(())
     }
-
-    /// Maps the legs of volumes on this node that are not mapped, as their servers were away when
-    /// the volume was brought here. Returns a line for each leg that was mapped, or could not be.
-    pub(super) fn map_missing(&self, disks: &Disks) -> Result<Vec<String>> {
-        let notes = Notes::of(&self.system);
-        let mut lines = Vec::new();
-        // A server that does not respond takes its time: it is asked for one leg in each round.
-        let mut away = BTreeSet::new();
-        for (name, id, context) in notes.all()? {
-            let VolumeId::Mirror(mirror) = &id else {
-                continue;
-            };
-            // While its legs are being mapped for the first time the mirror does not run.
-            if self.find(mirror)?.is_none() {
-                continue;
-            }
-            for leg in mirror.legs() {
-                if away.contains(&leg.server()) || disks.find(leg)?.is_some() {
-                    continue;
-                }
-                if let Err(status) = disks.map(leg, &context, Access::Rw, HOLD_MS) {
-                    lines.push(format!("leg {leg} is not mapped: {}", status.message));
-                    away.insert(leg.server());
-                    continue;
-                }
-                // Meanwhile the volume may have been taken away.
-                match notes.has(&name) {
-                    true => {
-                        self.take_over(leg, disks);
-                        lines.push(format!("mapped leg {leg}"));
-                    }
-                    false => disks.unmap(leg)?,
-                }
-            }
-        }
-        Ok(lines)
-    }
 }
 
-/// Maps the legs of a volume. `new` gets each leg that was not mapped before. The result says of
-/// each leg that is missing why. The error is that a leg is refused, or that all legs are missing.
-fn map_legs<'i>(
-    id: &'i MirrorId,
-    context: &Context,
-    disks: &Disks,
-    new: &mut Vec<&'i DiskId>,
-) -> Result<Vec<Status>> {
+/// Maps the legs of a volume. The result says of each leg that is missing why. The error is that a
+/// leg is refused, or that all legs are missing.
+fn map_legs(id: &MirrorId, context: &Context, disks: &Disks) -> Result<Vec<Status>> {
     let mut missing = Vec::new();
     for leg in id.legs() {
         match disks.map(leg, context, Access::Rw, HOLD_MS) {
-            Ok((_, is_new)) => new.extend(is_new.then_some(leg)),
+            Ok(_) => (),
             Err(mut status) => {
                 status.message = format!("leg {leg}: {}", status.message);
                 // A leg that another node has must not be done without.
@@ -505,6 +468,16 @@ fn need_all(id: &MirrorId, view: &View) -> Result {
     }
 }
 
+/// The failure of a growth that is possible later, when the mirror is whole.
+fn later(error: rnbdctl::Error) -> Status {
+    let is_later = error.kind() == Kind::Busy;
+    let mut status = Status::from(error);
+    if is_later {
+        status.code = Code::Unavailable;
+    }
+    status
+}
+
 fn gone(id: &MirrorId) -> Status {
     Status::new(
         Code::Unavailable,
@@ -524,6 +497,34 @@ mod tests {
         assert!(!leg_was_written(None));
         assert!(!leg_was_written(Some(&Found::Nothing)));
         assert!(leg_was_written(Some(&Found::Damaged("x"))));
+    }
+
+    #[test]
+    fn a_mirror_that_is_not_whole_grows_later() {
+        let status = later(rnbdctl::Error::new(Kind::Busy, "growing", "not in sync"));
+        assert_eq!(status.code, Code::Unavailable);
+        let status = later(rnbdctl::Error::new(Kind::NotFound, "growing", "no record"));
+        assert_eq!(status.code, Code::NotFound);
+    }
+
+    #[test]
+    fn a_volume_is_taken_away_also_if_its_record_cannot_be_read() {
+        let root = tempfile::tempdir().unwrap();
+        let system = System::new(Some(root.path()), None);
+        let id = VolumeId::parse("a+b:x").unwrap();
+        let VolumeId::Mirror(id) = id else {
+            panic!("{id}");
+        };
+        let mut record = Record::new(name(&id).unwrap(), "ab".repeat(16), true, Vec::new());
+        record.version = 99;
+        let records = Records::of(&system);
+        records.save(&record).unwrap();
+        let mirrors = Mirrors::new(system.clone());
+        let error = mirrors.find(&id).unwrap_err();
+        assert_eq!(error.code, Code::FailedPrecondition);
+        let disks = Disks::new(system, "node1");
+        mirrors.take_away(&id, &disks).unwrap();
+        assert!(records.names().unwrap().is_empty());
     }
 
     fn superblock(uuid: &str) -> Found {

@@ -16,6 +16,7 @@ mod parked;
 mod refused;
 mod tend;
 
+use std::fmt;
 use std::path::PathBuf;
 
 use rnbdctl::config::DEFAULT_HOLD_MS;
@@ -55,15 +56,6 @@ impl From<ClientDevice> for Device {
     }
 }
 
-/// The device of a volume that was to be brought up.
-#[derive(Debug)]
-pub(crate) struct Brought {
-    /// The device.
-    pub(crate) device: Device,
-    /// Whether it was not there before.
-    pub(crate) is_new: bool,
-}
-
 /// Brings volumes to this node as block devices, and takes them away.
 #[derive(Debug)]
 pub(crate) struct Devices {
@@ -97,8 +89,7 @@ impl Devices {
 
     /// The device that a volume is here; `NOT_FOUND` if it is none.
     pub(crate) fn need(&self, id: &VolumeId) -> Result<Device> {
-        self.find(id)?
-            .ok_or_else(|| Status::not_found(format!("volume {id} is not staged on this node")))
+        self.find(id)?.ok_or_else(|| not_staged(id))
     }
 
     /// Where the node of a device is.
@@ -106,25 +97,16 @@ impl Devices {
         self.system.device_node(&device.name)
     }
 
-    /// Brings a volume to this node. What is there already is left as it is. Blocks while servers
-    /// are being connected.
-    pub(crate) fn bring(
-        &self,
-        id: &VolumeId,
-        context: &Context,
-        access: Access,
-    ) -> Result<Brought> {
+    /// Brings a volume to this node, and returns its device. A device that is there already stays
+    /// as it is. Blocks while servers are being connected.
+    pub(crate) fn bring(&self, id: &VolumeId, context: &Context, access: Access) -> Result<Device> {
         match id {
             VolumeId::Disk(disk) => {
                 let hold_ms = context.hold_ms.unwrap_or(DEFAULT_HOLD_MS);
-                let (device, is_new) = self.disks.map(disk, context, access, hold_ms)?;
-                let device = device.into();
-                Ok(Brought { device, is_new })
+                let device = self.disks.map(disk, context, access, hold_ms)?;
+                Ok(device.into())
             }
-            VolumeId::Mirror(mirror) => {
-                let (device, is_new) = self.mirrors.bring(mirror, context, access, &self.disks)?;
-                Ok(Brought { device, is_new })
-            }
+            VolumeId::Mirror(mirror) => self.mirrors.bring(mirror, context, access, &self.disks),
         }
     }
 
@@ -141,7 +123,7 @@ impl Devices {
         let message = match id {
             VolumeId::Disk(disk) => match self.disks.find(disk)? {
                 Some(device) => self.disks.condition(&device)?,
-                None => return self.need(id).map(|_| VolumeCondition::default()),
+                None => return Err(not_staged(id)),
             },
             VolumeId::Mirror(mirror) => self.mirrors.condition(mirror, &self.disks)?,
         };
@@ -180,10 +162,20 @@ impl Devices {
         Ok(sizes)
     }
 
-    /// The numbers of the devices of all mirrored volumes on this node.
+    /// The numbers of the devices of all mirrored volumes on this node. A mirror that is stopped
+    /// meanwhile is left out.
     pub(crate) fn mirrors(&self) -> Result<Vec<DeviceNumber>> {
         let names = self.mirrors.running()?;
         let nodes = names.iter().map(|name| self.system.device_node(name));
-        nodes.map(|node| mounts::device_number(&node)).collect()
+        let numbers = nodes.filter_map(|node| match mounts::device_number(&node) {
+            Err(_) if !node.exists() => None,
+            number => Some(number),
+        });
+        numbers.collect()
     }
+}
+
+/// The failure of a call for a volume that is not on this node.
+fn not_staged(id: &impl fmt::Display) -> Status {
+    Status::not_found(format!("volume {id} is not staged on this node"))
 }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use rnbdctl::mirror::record::Records;
 use rnbdctl::mirror::MirrorName;
+use rnbdctl::Kind;
 use rnbdctl::System;
 
 use crate::grpc::Result;
@@ -48,9 +49,20 @@ impl Parked {
         self.bound(MOST)
     }
 
-    /// Gives a mirror its parked record back, if there is one, and it has no other.
+    /// Gives a mirror its parked record back, if there is one, and it has no other. A record that
+    /// another version of the program has written stays parked: without the record the mirror
+    /// starts as on a node that never had the volume.
     pub(super) fn fetch(&self, mirror: &MirrorName) -> Result {
-        Ok(self.records.take_back(mirror, &self.file(mirror))?)
+        let file = self.file(mirror);
+        self.records.take_back(mirror, &file)?;
+        match self.records.load(mirror) {
+            Err(error) if error.kind() == Kind::BadConfig => {
+                let (what, why) = (error.what(), error.why());
+                eprintln!("rnbd-csi: {what}: {why}; the volume is staged without the record");
+                Ok(self.records.put_aside(mirror, &file)?)
+            }
+            loaded => Ok(loaded.map(drop)?),
+        }
     }
 
     fn file(&self, mirror: &MirrorName) -> PathBuf {
@@ -64,44 +76,59 @@ impl Parked {
         for entry in fs::read_dir(&self.folder).map_err(what)? {
             let entry = entry.map_err(what)?;
             let changed = entry.metadata().and_then(|metadata| metadata.modified());
-            found.push((changed.map_err(what)?, entry.path()));
+            // Another call may have taken the record.
+            let changed = if_there(changed).map_err(what)?;
+            found.extend(changed.map(|changed| (changed, entry.path())));
         }
         found.sort();
         let surplus = found.len().saturating_sub(most);
         for (_, path) in found.into_iter().take(surplus) {
-            fs::remove_file(&path).map_err(|error| Status::io(path.display(), error))?;
+            if_there(fs::remove_file(&path)).map_err(|error| Status::io(path.display(), error))?;
         }
         Ok(())
     }
 }
 
+/// `None` if a file is not there.
+fn if_there<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use rnbdctl::mirror::Record;
 
-    /// The folder of the library's records.
-    const RECORDS: &str = "var/lib/rnbd/mirrors";
+    use super::*;
 
     #[test]
     fn a_record_comes_back() {
         let root = tempfile::tempdir().unwrap();
         let parked = Parked::of(&System::new(Some(root.path()), None));
-        let name = |text: &str| MirrorName::new(text).unwrap();
-        let record = |text: &str| root.path().join(RECORDS).join(format!("{text}.json"));
-        fs::create_dir_all(root.path().join(RECORDS)).unwrap();
+        let records = &parked.records;
+        let name = MirrorName::new("a").unwrap();
+        let record = |uuid: &str| Record::new(name.clone(), uuid.repeat(16), true, Vec::new());
         // Nothing is there.
-        assert_eq!(parked.fetch(&name("a")), Ok(()));
-        assert_eq!(parked.park(&name("a")), Ok(()));
-        fs::write(record("a"), "old").unwrap();
-        parked.park(&name("a")).unwrap();
-        assert!(!record("a").exists());
-        parked.fetch(&name("a")).unwrap();
-        assert_eq!(fs::read_to_string(record("a")).unwrap(), "old");
+        assert_eq!(parked.fetch(&name), Ok(()));
+        assert_eq!(parked.park(&name), Ok(()));
+        records.save(&record("ab")).unwrap();
+        parked.park(&name).unwrap();
+        assert_eq!(records.load(&name).unwrap(), None);
+        parked.fetch(&name).unwrap();
+        assert_eq!(records.load(&name).unwrap(), Some(record("ab")));
         // The record of a mirror that runs stays.
-        parked.park(&name("a")).unwrap();
-        fs::write(record("a"), "new").unwrap();
-        parked.fetch(&name("a")).unwrap();
-        assert_eq!(fs::read_to_string(record("a")).unwrap(), "new");
+        parked.park(&name).unwrap();
+        records.save(&record("cd")).unwrap();
+        parked.fetch(&name).unwrap();
+        assert_eq!(records.load(&name).unwrap(), Some(record("cd")));
+        // A record that cannot be read stays where it is.
+        parked.park(&name).unwrap();
+        fs::write(parked.file(&name), "{}").unwrap();
+        assert_eq!(parked.fetch(&name), Ok(()));
+        assert_eq!(records.load(&name).unwrap(), None);
+        assert_eq!(fs::read_to_string(parked.file(&name)).unwrap(), "{}");
     }
 
     #[test]

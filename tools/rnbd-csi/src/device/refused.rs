@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What helps when the mirror of a volume is not started, because its legs may lack data.
+//! What helps when the mirror of a volume is not started, because its legs may lack data, or
+//! because its record cannot be read.
 //!
 //! The commands of `rnbdctl` that an administrator has for other mirrors do not help on a node. A
 //! call that fails unmaps the legs that it has mapped, and parks the record of the mirror
@@ -9,6 +10,10 @@
 
 use rnbdctl::mirror::act::StartOptions;
 use rnbdctl::mirror::start::Reason;
+use rnbdctl::Error;
+use rnbdctl::Kind;
+
+use crate::grpc::Status;
 
 /// How the mirror of a volume is started.
 ///
@@ -41,6 +46,19 @@ fn advice(reason: &Reason) -> &'static str {
     }
 }
 
+/// The failure of a call that needs a record, of which this error of the library was read.
+pub(super) fn unreadable(error: Error) -> Status {
+    match error.kind() {
+        Kind::BadConfig => Status::precondition(format!(
+            "{}: {}; start the version of rnbd-csi that wrote the record, unstage the volume, then \
+             install the other version",
+            error.what(),
+            error.why()
+        )),
+        _ => error.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rnbdctl::mirror::act;
@@ -50,7 +68,7 @@ mod tests {
     use rnbdctl::System;
 
     use super::*;
-    use crate::grpc::Status;
+    use crate::grpc::Code;
 
     const DOCUMENT: &str = include_str!("../../../../Documentation/kubernetes.md");
 
@@ -86,5 +104,20 @@ mod tests {
         // Of a mirror that is no volume the commands are right.
         let message = told(&StartOptions::default());
         assert!(message.contains("rnbdctl mirror status"), "{message}");
+    }
+
+    #[test]
+    fn a_record_of_another_version_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let records = Records::of(&System::new(Some(root.path()), None));
+        let name = MirrorName::new("csi-0123456789abcde").unwrap();
+        let mut record = Record::new(name.clone(), "ab".repeat(16), true, Vec::new());
+        record.version = 99;
+        records.save(&record).unwrap();
+        let status = unreadable(records.load(&name).unwrap_err());
+        assert_eq!(status.code, Code::FailedPrecondition);
+        let file = "var/lib/rnbd/mirrors/csi-0123456789abcde.json";
+        assert!(status.message.contains(file), "{status:?}");
+        assert!(!status.message.contains("rnbdctl"), "{status:?}");
     }
 }

@@ -123,10 +123,12 @@ impl Status {
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let code = match error.kind() {
-            Kind::Usage | Kind::BadConfig => Code::InvalidArgument,
+            Kind::Usage => Code::InvalidArgument,
             Kind::NotFound => Code::NotFound,
             // Another client has the disk, or the server's policy does not allow it.
             Kind::NotPermitted | Kind::Busy | Kind::Unsupported => Code::FailedPrecondition,
+            // A file of this machine is wrong, and not the request.
+            Kind::BadConfig => Code::FailedPrecondition,
             Kind::Unreachable => Code::Unavailable,
             Kind::Failed | Kind::CheckFailed => Code::Internal,
         };

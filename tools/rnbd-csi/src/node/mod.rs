@@ -14,6 +14,7 @@ use rnbdctl::System;
 use crate::busy::Busy;
 use crate::device::Device;
 use crate::device::Devices;
+use crate::grpc::Result;
 use crate::messages::capabilities;
 use crate::messages::node_can;
 use crate::messages::NodeGetCapabilitiesResponse;
@@ -47,7 +48,7 @@ impl Node {
     }
 
     /// Begins to tend the mirrors of mirrored volumes, until the process ends.
-    pub(crate) fn tend(&self) -> std::io::Result<()> {
+    pub(crate) fn tend(&self) -> Result {
         self.devices.tend()
     }
 

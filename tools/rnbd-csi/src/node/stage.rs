@@ -26,8 +26,9 @@ use crate::volume::Context;
 use crate::volume::VolumeId;
 
 impl Node {
-    /// Stages a volume. What is staged already is left as it is. A call that fails leaves no disk
-    /// mapped that it has mapped: the orchestrator may never undo what was never done.
+    /// Stages a volume. A volume that is staged already stays as it is. A call that fails leaves no
+    /// disk mapped, unless something of the volume is mounted: the orchestrator need not undo a
+    /// staging that failed.
     pub(crate) fn stage(&self, request: &NodeStageVolumeRequest) -> Result<Empty> {
         let id = VolumeId::of_request(&request.volume_id)?;
         let target = mounts::target("staging_target_path", &request.staging_target_path)?;
@@ -35,11 +36,13 @@ impl Node {
         let context = Context::of(&id, &request.volume_context)?;
         let _turn = self.busy.turn(&id.to_string())?;
         let _place = self.busy.turn(&target.to_string_lossy())?;
-        let brought = self.devices.bring(&id, &context, wanted.access)?;
+        let device = self.devices.bring(&id, &context, wanted.access)?;
         fail::point("stage.mapped");
-        let staged = self.stage_device(&brought.device, &wanted, &target);
-        if staged.is_err() && brought.is_new {
-            if let Err(status) = self.devices.take_away(&id) {
+        let staged = self.stage_device(&device, &wanted, &target);
+        if staged.is_err() {
+            // Also a disk that an earlier call has mapped, which was cut off.
+            let undone = self.check_unused(&id);
+            if let Err(status) = undone.and_then(|()| self.devices.take_away(&id)) {
                 eprintln!("rnbd-csi: {id} stays on this node: {}", status.message);
             }
         }
@@ -91,8 +94,8 @@ impl Node {
         Ok(Empty {})
     }
 
-    /// An error if a container has the volume still. Of one that has it as a block device, and has
-    /// not opened it, the kernel would not know.
+    /// Returns an error if the file system or the node of the volume is mounted. The kernel would
+    /// unmap a block device that is mounted for a container, as long as no program has opened it.
     fn check_unused(&self, id: &VolumeId) -> Result {
         let Some(device) = self.devices.find(id)? else {
             return Ok(());
