@@ -198,7 +198,7 @@ impl Looks {
             return self.is_startable();
         }
         let is_outside = |leg: &LegLooks| leg.member.is_none() && leg.is_open && !leg.leaving;
-        let has_holes = |leg: &LegLooks| leg.member == Some(MemberState::BadBlocks);
+        let has_holes = |leg: &LegLooks| leg.member == Some(MemberState::BadBlocks) && !leg.leaving;
         self.broken
             || self.read_auto
             || self.useless > 0

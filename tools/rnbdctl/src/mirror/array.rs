@@ -59,6 +59,11 @@ pub enum MemberState {
 }
 
 impl MemberState {
+    /// Whether the disk has data that no other disk need have: a disk with bad blocks has it, too.
+    pub fn has_data(self) -> bool {
+        matches!(self, Self::InSync | Self::BadBlocks)
+    }
+
     /// Parses the file `state` of a member. `bad` says whether md knows of bad blocks on the disk.
     fn parse(text: &str, bad: bool) -> Self {
         match (has(text, "faulty"), has(text, "in_sync")) {

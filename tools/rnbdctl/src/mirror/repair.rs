@@ -221,8 +221,9 @@ fn tend_leg(
     let (Some(step), Some(device)) = (state.step(), leg.open()) else {
         return Ok(None);
     };
-    // `tend` has taken failed legs out, all at once.
-    if step == Step::Remove {
+    // `tend` has taken failed legs out, all at once. A leg that is being replaced stays in the
+    // array until the new leg has all data.
+    if step == Step::Remove || (step == Step::TakeOut && record.leaving) {
         return Ok(None);
     }
     if step == Step::TakeOut {
@@ -284,8 +285,10 @@ fn take_holed_out(system: &System, view: &View, index: usize, node: &str) -> Res
         .filter(|_| view.legs.iter().any(has_all))
     else {
         let why = "the leg could not store some blocks, and no other leg has all data";
-        return Err(Error::new(Kind::Failed, what, why)
-            .hint("replace the leg by another disk: rnbdctl mirror replace"));
+        return Err(Error::new(Kind::Failed, what, why).hint(
+            "bring legs back that are away, or replace them; then replace this leg by another \
+             disk: rnbdctl mirror replace",
+        ));
     };
     note_fill(&Records::of(system), view, &record.name)?;
     for action in ["--fail", "--remove"] {

@@ -25,9 +25,10 @@ use crate::Result;
 use crate::System;
 
 /// Replaces the leg `old` by the disk `new`, has md fill the new leg, and returns in words what was
-/// done. If the old leg is in sync, it stays in the mirror until the new leg has all data. `old`
-/// and `new` may be the same, for a disk that was exchanged at the server. `force` takes a disk
-/// with data on it, too, and fills a leg anew that is in sync.
+/// done. If the old leg has data, it stays in the mirror until the new leg has all data. `old` and
+/// `new` may be the same, for a disk that was exchanged at the server. `force` takes a disk with
+/// data on it, too, fills a leg anew that is in sync or is being filled, and gives up a replacement
+/// whose new leg is not in the mirror.
 ///
 /// The error is [`Kind::NotFound`] if `old` is no leg or `new` is not mapped, [`Kind::Usage`] if
 /// `new` is another leg or makes no mirror with the other legs, and [`Kind::Busy`] if the mirror
@@ -43,7 +44,9 @@ pub fn replace(
     let what = format!("replacing {old} of mirror {name}");
     let records = Records::of(system);
     let _lock = records.lock_mirror(name)?;
-    let view = View::load(system, records.need(name)?)?;
+    let record = records.need(name)?;
+    let before = record.legs.clone();
+    let (view, given_up) = load(system, record, old, force)?;
     let Some(array) = &view.array else {
         return Err(Error::new(Kind::Busy, what, "the mirror does not run")
             .hint("start it with: rnbdctl mirror assemble"));
@@ -57,39 +60,132 @@ pub fn replace(
         take_out(&node, leg, &what)?;
     }
     let (device, is_taken) = ready(system, &view, &new.name, force, &what)?;
-    let key = identity::key(system);
-    let stays = leg.member == Some(MemberState::InSync) && !is_same;
-    if !stays && !is_same && leg.member.is_some() {
-        take_out(&node, leg, &what)?;
-    }
-    // The record comes first: from it the service goes on if this program is killed.
-    let planned = Leg {
-        fill: true,
-        ..new.record(false)
+    let exchange = Exchange {
+        records: &records,
+        view: &view,
+        node: &node,
+        place,
+        stays: leg.member.is_some_and(MemberState::has_data) && !is_same,
+        new: Leg {
+            fill: true,
+            ..new.record(false)
+        },
+        device: &device,
+        what: &what,
     };
-    records.change(name, |record| change_legs(record, place, &planned, stays))?;
-    let old_node = leg.device.as_ref().map(|gone| gone.path.as_str());
-    let filled = begin_fill(&node, &planned, &device, old_node.filter(|_| stays), &what);
-    match filled {
-        Ok(said) if stays => Ok(format!(
-            "{said}; {old} stays in the mirror until all data is copied"
-        )),
-        Ok(said) => {
-            if let Some(gone) = leg.open().filter(|_| view.record.reserve && !is_same) {
-                reserve::release(&gone.path, key)?;
-            }
-            Ok(said)
+    let key = identity::key(system);
+    let said = exchange.begin().or_else(|error| {
+        let restored = records.change(name, |record| {
+            record.legs.clone_from(&before);
+            true
+        });
+        if is_taken && !is_same {
+            let _ = reserve::release(&device.path, key);
         }
-        Err(error) => {
-            records.change(name, |record| {
-                record.legs.clone_from(&view.record.legs);
-                true
-            })?;
-            if is_taken && !is_same {
-                let _ = reserve::release(&device.path, key);
-            }
-            Err(error)
+        restored.and(Err(error))
+    })?;
+    let old = (!exchange.stays && !is_same).then(|| (old.clone(), leg.clone()));
+    let gone = old.into_iter().chain(given_up);
+    let gone: Vec<_> = gone.filter(|(leg, _)| *leg != new.name).collect();
+    Ok(match view.record.reserve {
+        true => release(said, &gone, key),
+        false => said,
+    })
+}
+
+/// Returns the mirror, and with `force` without a replacement whose new leg is not in the mirror.
+/// That leg is returned, too; no file is changed. A replacement of the new leg `old` itself gives
+/// nothing up.
+fn load(
+    system: &System,
+    mut record: Record,
+    old: &LegName,
+    force: bool,
+) -> Result<(View, Option<(LegName, view::Leg)>)> {
+    let view = View::load(system, record.clone())?;
+    let lost = view.lost_replacement().zip(view.record.legs.last());
+    match lost.filter(|(_, new)| force && new.name != *old) {
+        Some((leg, new)) => {
+            give_up(&mut record);
+            Ok((
+                View::load(system, record)?,
+                Some((new.name.clone(), leg.clone())),
+            ))
         }
+        None => Ok((view, None)),
+    }
+}
+
+/// Takes the new leg of a replacement out of a record, if there is one: the old leg stays a leg.
+fn give_up(record: &mut Record) {
+    if record.legs.iter().any(|leg| leg.leaving) {
+        record.legs.pop();
+    }
+    for leg in &mut record.legs {
+        leg.leaving = false;
+    }
+}
+
+/// Gives up the reservations of legs that are no legs any more, and returns `said` with the legs
+/// that stay reserved. A server that is away keeps its reservation.
+fn release(mut said: String, legs: &[(LegName, view::Leg)], key: u64) -> String {
+    for (name, leg) in legs {
+        let released = leg.open().map(|disk| reserve::release(&disk.path, key));
+        if let Some(Err(error)) = released {
+            said.push_str(&format!("; {name} stays reserved: {}", error.why()));
+        }
+    }
+    said
+}
+
+/// A replacement that is checked, and whose new disk is reserved.
+struct Exchange<'e> {
+    records: &'e Records,
+    view: &'e View,
+    node: &'e str,
+    /// The place of the old leg in the record of the view.
+    place: usize,
+    /// Whether the old leg stays until the new leg has all data.
+    stays: bool,
+    new: Leg,
+    device: &'e ClientDevice,
+    what: &'e str,
+}
+
+impl Exchange<'_> {
+    /// Puts the new leg into the record, and has md fill the leg. Returns in words what was done.
+    /// If that fails, md does not have the new disk afterwards.
+    fn begin(&self) -> Result<String> {
+        let (Some(leg), Some(old)) = (
+            self.view.legs.get(self.place),
+            self.view.record.legs.get(self.place),
+        ) else {
+            return Ok(String::new());
+        };
+        // `replace` has taken a leg out before that is replaced by its own disk.
+        if !self.stays && leg.member.is_some() && old.name != self.new.name {
+            take_out(self.node, leg, self.what)?;
+        }
+        // The record comes first: from it the service goes on if this program is killed.
+        self.records.change(&self.view.record.name, |record| {
+            // `load` has allowed that.
+            give_up(record);
+            change_legs(record, self.place, &self.new, self.stays)
+        })?;
+        // md may look for a new disk already, as a replacement of the leg was given up.
+        let members = self.view.array.iter().flat_map(|array| &array.members);
+        let mut wanted = members.filter(|member| member.is_replaced);
+        let disk = leg.device.as_ref().filter(|_| self.stays);
+        let disk = disk.filter(|disk| !wanted.any(|member| member.disk == disk.name));
+        let disk = disk.map(|disk| disk.path.as_str());
+        let said = begin_fill(self.node, &self.new, self.device, disk, self.what)?;
+        Ok(match self.stays {
+            true => {
+                let old = &old.name;
+                format!("{said}; {old} stays in the mirror until all data is copied")
+            }
+            false => said,
+        })
     }
 }
 
@@ -194,42 +290,64 @@ fn going<'v>(
         let why = format!("{new} is already a leg of this mirror");
         return Err(Error::new(Kind::Usage, what, why));
     }
-    let busy = |why: String, hint: &str| Err(Error::new(Kind::Busy, what, why).hint(hint));
-    if legs.iter().any(|leg| leg.leaving) {
-        let why = "a leg of this mirror is being replaced".to_owned();
-        return busy(
-            why,
-            "wait until the new leg has all data: rnbdctl mirror status",
+    match hindrance(view, place, new, force) {
+        Some((why, hint)) => Err(Error::new(Kind::Busy, what, why).hint(hint)),
+        None => Ok((place, leg)),
+    }
+}
+
+/// Returns the reason why the leg at `place` cannot be replaced by `new` now, and what to do;
+/// `None` if it can be replaced.
+fn hindrance(view: &View, place: usize, new: &LegName, force: bool) -> Option<(String, String)> {
+    let (old, leg) = (&view.record.legs.get(place)?.name, view.legs.get(place)?);
+    if let Some(leaving) = view.record.legs.iter().find(|leg| leg.leaving) {
+        let why = "a leg of this mirror is being replaced";
+        return Some(match view.lost_replacement() {
+            Some(_) => (
+                format!("{why}, and the new leg is not in the mirror"),
+                format!(
+                    "bring the new leg back; or give that replacement up: rnbdctl mirror replace \
+                     {} {} NEW-DISK@SESSION --force",
+                    view.record.name, leaving.name
+                ),
+            ),
+            None => (
+                why.to_owned(),
+                "wait until the new leg has all data: rnbdctl mirror status".to_owned(),
+            ),
+        });
+    }
+    let because = |why: String, hint: &str| Some((why, hint.to_owned()));
+    if leg.member == Some(MemberState::Filling) && new == old && !force {
+        return because(
+            format!("md is filling {old}"),
+            "wait: rnbdctl mirror status; or fill the leg anew with --force",
         );
     }
     let others = view.legs.iter().enumerate().filter(|(at, _)| *at != place);
-    let mut others = others.map(|(_, other)| other.member == Some(MemberState::InSync));
-    let is_last = !others.clone().any(|in_sync| in_sync);
-    let is_in_sync = leg.member == Some(MemberState::InSync);
-    if is_in_sync && new == old && (is_last || !force) {
-        let why = match is_last {
-            true => format!("{old} is the only leg with all data"),
-            false => format!("{old} has all data"),
-        };
-        return busy(
-            why,
-            match is_last {
-                true => "give another disk as the new leg",
-                false => {
-                    "give another disk as the new leg; or have the leg filled anew with --force"
-                }
-            },
+    let mut others = others.map(|(_, other)| other.member);
+    let is_last = !others
+        .clone()
+        .any(|member| member == Some(MemberState::InSync));
+    let has_data = leg.member.is_some_and(MemberState::has_data);
+    if has_data && new == old && is_last {
+        let why = "no other leg has all data".to_owned();
+        return because(why, "give another disk as the new leg");
+    }
+    if has_data && new == old && !force {
+        return because(
+            format!("{old} has data"),
+            "give another disk as the new leg; or have the leg filled anew with --force",
         );
     }
     // md would fill the new disk in the place of the missing leg, and not of this leg.
-    if is_in_sync && new != old && !others.all(|in_sync| in_sync) {
-        let why = "another leg of this mirror is missing, or is being filled".to_owned();
-        return busy(
-            why,
+    if has_data && new != old && !others.all(|member| member.is_some_and(MemberState::has_data)) {
+        return because(
+            "another leg of this mirror is missing, or is being filled".to_owned(),
             "replace the missing leg first, or wait until it has all data",
         );
     }
-    Ok((place, leg))
+    None
 }
 
 /// Takes a leg out of the array. md first marks the leg as failed, as it does not take out a leg in

@@ -41,7 +41,7 @@ pub enum Content {
 
 impl Content {
     /// Compares a leg with the running array. `uuid` is the array's; `places` are the places of the
-    /// legs in sync, and `events` is their highest event count.
+    /// legs that have data, and `events` is their highest event count.
     pub fn of(found: &Found, uuid: &str, places: &[u16], events: u64) -> Self {
         let Found::Superblock(leg) = found else {
             return Self::Foreign;

@@ -203,7 +203,7 @@ impl View {
         let old = legs.find(|(_, record)| record.leaving)?.0;
         let old = old.device.as_ref()?;
         let is_waiting = |member: &&array::Member| {
-            member.disk == old.name && member.state == MemberState::InSync && !member.is_replaced
+            member.disk == old.name && member.state.has_data() && !member.is_replaced
         };
         array.members.iter().find(is_waiting)?;
         let is_new = |leg: &&Leg| leg.member == Some(MemberState::Filling);
@@ -211,20 +211,26 @@ impl View {
         (!array.is_copying()).then_some((old, new))
     }
 
-    /// Returns the legs that were replaced: they are outside of the array, and all other legs have
-    /// all data. The legs are given by their names.
+    /// Returns the legs that were replaced: they are outside of the array, and the new leg has all
+    /// data. The new leg is the last leg of the record. The legs are given by their names.
     pub fn replaced(&self) -> Vec<LegName> {
         let mut legs = self.legs.iter().zip(&self.record.legs);
-        let is_done = self.array.is_some()
-            && legs.all(|(leg, record)| match record.leaving {
-                true => leg.member.is_none(),
-                false => leg.member == Some(MemberState::InSync),
-            });
+        let new = self.legs.last().and_then(|leg| leg.member);
+        let is_done = new == Some(MemberState::InSync)
+            && !legs.any(|(leg, record)| record.leaving && leg.member.is_some());
         let leaving = self.record.legs.iter().filter(|leg| leg.leaving);
         match is_done {
             true => leaving.map(|leg| leg.name.clone()).collect(),
             false => Vec::new(),
         }
+    }
+
+    /// Returns the new leg of a replacement that goes on, if the array does not have that leg. It
+    /// is the last leg of the record.
+    pub fn lost_replacement(&self) -> Option<&Leg> {
+        let is_running = self.record.legs.iter().any(|leg| leg.leaving);
+        let new = self.legs.last().filter(|_| is_running)?;
+        matches!(new.member, None | Some(MemberState::Faulty)).then_some(new)
     }
 
     /// Returns the state of each leg, in the order of the record.
@@ -233,7 +239,7 @@ impl View {
     }
 
     fn facts(&self) -> Vec<Facts> {
-        let (places, events) = self.in_sync();
+        let (places, events) = self.with_data();
         let facts = self
             .legs
             .iter()
@@ -256,13 +262,13 @@ impl View {
         facts.collect()
     }
 
-    /// Returns the places of the legs that are in sync in the running array, and the highest event
+    /// Returns the places of the legs in the running array that have data, and the highest event
     /// count of their superblocks; `None` for the count if no superblock was read.
-    fn in_sync(&self) -> (Vec<u16>, Option<u64>) {
+    fn with_data(&self) -> (Vec<u16>, Option<u64>) {
         let members = self
             .legs
             .iter()
-            .filter(|leg| leg.member == Some(MemberState::InSync));
+            .filter(|leg| leg.member.is_some_and(MemberState::has_data));
         let found: Vec<_> = members
             .filter_map(|leg| leg.superblock(&self.record.uuid))
             .collect();

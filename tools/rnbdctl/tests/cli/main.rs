@@ -24,6 +24,7 @@ mod keys;
 mod latency;
 mod listing;
 mod mirror;
+mod mirror_faults;
 mod scale;
 mod schema;
 mod server_apply;

@@ -16,7 +16,7 @@ use crate::schema::Schema;
 const UUID: &str = "abababababababababababababababab";
 
 /// A machine that has mapped a disk of each of two servers.
-fn two_servers() -> Fake {
+pub(crate) fn two_servers() -> Fake {
     let fake = Fake::new();
     fake.load_client();
     for (number, session) in ["near", "far"].into_iter().enumerate() {
@@ -31,7 +31,7 @@ fn two_servers() -> Fake {
 
 /// Writes programs that note their arguments in `log`. A program then runs its line of shell in
 /// `answers`, or succeeds if it has no line.
-fn programs(fake: &Fake, answers: &[(&str, &str)]) {
+pub(crate) fn programs(fake: &Fake, answers: &[(&str, &str)]) {
     for name in ["mdadm", "blkpr", "blkid", "modprobe"] {
         let answer = answers.iter().find(|(program, _)| *program == name);
         let answer = answer.map_or("exit 0", |(_, answer)| answer);
@@ -43,7 +43,7 @@ fn programs(fake: &Fake, answers: &[(&str, &str)]) {
     }
 }
 
-fn run(fake: &Fake, args: &[&str]) -> Said {
+pub(crate) fn run(fake: &Fake, args: &[&str]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rnbdctl"));
     let path = format!("{}:/usr/bin:/bin", fake.path("bin").display());
     command
@@ -56,7 +56,7 @@ fn run(fake: &Fake, args: &[&str]) -> Said {
 
 /// Returns the command lines of the programs that were run, without keys and UUIDs, which differ
 /// each time.
-fn lines(fake: &Fake) -> Vec<String> {
+pub(crate) fn lines(fake: &Fake) -> Vec<String> {
     let lines = fake.read("log");
     let plain = |line: &str| {
         let words = line.split(' ').map(|word| match word.split_once("0x") {
@@ -71,7 +71,7 @@ fn lines(fake: &Fake) -> Vec<String> {
     lines.lines().map(plain).collect()
 }
 
-const BLANK: (&str, &str) = ("blkid", "exit 2");
+pub(crate) const BLANK: (&str, &str) = ("blkid", "exit 2");
 
 #[test]
 fn a_mirror_is_created_by_these_commands() {
@@ -156,7 +156,7 @@ fn what_fails_leaves_nothing() {
 }
 
 /// Writes the record of a mirror of both disks.
-fn record(fake: &Fake) {
+pub(crate) fn record(fake: &Fake) {
     let leg = |session: &str, in_sync: bool| {
         format!(
             "{{\"disk\": \"vg/db\", \"session\": \"{session}\", \"write_mostly\": false, \
@@ -172,7 +172,7 @@ fn record(fake: &Fake) {
     fake.write("var/lib/rnbd/mirrors/db.json", &text);
 }
 
-fn running(fake: &Fake) {
+pub(crate) fn running(fake: &Fake) {
     let write = |file: &str, text: &str| fake.write(&format!("sys/block/md127/{file}"), text);
     write("size", "2000\n");
     write("md/uuid", "abababab-abab-abab-abab-abababababab\n");

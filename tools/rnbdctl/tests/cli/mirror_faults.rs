@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rnbdctl mirror` when legs, programs and servers fail, on a tree of files.
+
+use std::fs;
+
+use rnbdctl::mirror::record::Records;
+use rnbdctl::mirror::tend::LegState;
+use rnbdctl::mirror::MirrorName;
+use rnbdctl::mirror::View;
+
+use crate::fake::Fake;
+use crate::fake::Modules;
+use crate::mirror::lines;
+use crate::mirror::programs;
+use crate::mirror::record;
+use crate::mirror::run;
+use crate::mirror::running;
+use crate::mirror::two_servers;
+use crate::mirror::BLANK;
+
+const FAULTY: u16 = 0xfffe;
+/// The file in which md lists the bad blocks of the near leg.
+const NEAR_HOLES: &str = "sys/block/md127/md/dev-rnbd0/bad_blocks";
+const FAR_STATE: &str = "sys/block/md127/md/dev-rnbd1/state";
+
+/// As `blkpr` of a machine that has not reserved a leg before.
+const UNRESERVED: &str = "[ \"$2\" != reserve ] || [ -e $0.registered ] || \
+                          { echo 'blkpr: error code 0x18, for more' >&2; exit 1; }\n\
+                          [ \"$2\" != register ] || touch $0.registered";
+
+fn db() -> MirrorName {
+    MirrorName::new("db").unwrap()
+}
+
+/// Maps a disk of a third server, which is no leg.
+fn third_server(fake: &Fake) {
+    fake.session("new", Modules::Rust, &["ip:10.0.2.1@ip:10.0.2.2"]);
+    fake.device("rnbd2", "new", "vg/db", 1 << 20);
+    fake.extend_device("rnbd2");
+}
+
+/// Changes the record of the mirror.
+fn change(fake: &Fake, change: impl FnOnce(&mut rnbdctl::mirror::Record)) {
+    let change = |record: &mut _| {
+        change(record);
+        true
+    };
+    Records::of(&fake.system()).change(&db(), change).unwrap();
+}
+
+/// Adds the disk of the third server to the record, as the leg that is to replace the near leg.
+fn replacing(fake: &Fake) {
+    change(fake, |record| {
+        record.legs[0].leaving = true;
+        let mut new = record.legs[1].clone();
+        new.name.session = "new".to_owned();
+        new.fill = true;
+        record.legs.push(new);
+    });
+}
+
+/// Writes a superblock of the mirror on the disk of a leg.
+fn superblock(fake: &Fake, own: u8, events: u64, roles: &[u16]) {
+    let mut bytes = vec![0_u8; 4096];
+    let mut put = |at: usize, value: &[u8]| bytes[at..][..value.len()].copy_from_slice(value);
+    put(0, &0xa92b_4efc_u32.to_le_bytes());
+    put(4, &1_u32.to_le_bytes());
+    put(8, &1_u32.to_le_bytes());
+    put(16, &[0xab; 16]);
+    put(32, b"rnbd-mirror:db");
+    put(72, &1_u32.to_le_bytes());
+    put(92, &2_u32.to_le_bytes());
+    put(160, &u32::from(own).to_le_bytes());
+    put(168, &[0xc0 | own; 16]);
+    put(200, &events.to_le_bytes());
+    put(220, &u32::try_from(roles.len()).unwrap().to_le_bytes());
+    let list: Vec<u8> = roles.iter().flat_map(|role| role.to_le_bytes()).collect();
+    put(256, &list);
+    let mut sum = 0_u64;
+    for word in bytes[..256_usize.wrapping_add(list.len())].chunks(4) {
+        let mut whole = [0; 4];
+        whole[..word.len()].copy_from_slice(word);
+        sum = sum.wrapping_add(u64::from(u32::from_le_bytes(whole)));
+    }
+    let folded = (sum & 0xffff_ffff).wrapping_add(sum >> 32);
+    let sum = u32::try_from(folded & 0xffff_ffff).unwrap();
+    bytes[216..220].copy_from_slice(&sum.to_le_bytes());
+    let mut disk = vec![0_u8; 4096];
+    disk.extend(bytes);
+    fs::write(fake.path(&format!("dev/rnbd{own}")), disk).unwrap();
+}
+
+/// Returns whether a program was run with these words next to each other.
+fn has_run(fake: &Fake, words: &str) -> bool {
+    fake.path("log").exists() && lines(fake).iter().any(|line| line.contains(words))
+}
+
+#[test]
+fn a_leg_with_bad_blocks_stays_until_it_is_replaced() {
+    let fake = two_servers();
+    third_server(&fake);
+    record(&fake);
+    running(&fake);
+    fake.write(NEAR_HOLES, "8 8\n");
+    programs(&fake, &[BLANK]);
+    // The far leg is being filled, so only the near leg has data.
+    let same = ["mirror", "replace", "db", "vg/db@near", "--force"];
+    let said = run(&fake, &same);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(
+        said.stderr.contains("no other leg has all data"),
+        "{said:?}"
+    );
+    let other = ["mirror", "replace", "db", "vg/db@near", "vg/db@new"];
+    assert_eq!(run(&fake, &other).code, 5);
+    assert!(!fake.path("log").exists(), "{:?}", lines(&fake));
+    fake.write(FAR_STATE, "in_sync\n");
+    let said = run(&fake, &other);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.stdout.contains("stays in the mirror"), "{said:?}");
+    assert!(has_run(&fake, "--replace /dev/rnbd0 --with /dev/rnbd2"));
+    assert!(!has_run(&fake, "--fail /"), "{:?}", lines(&fake));
+    assert!(Records::of(&fake.system()).need(&db()).unwrap().legs[0].leaving);
+}
+
+#[test]
+fn a_leg_comes_back_to_a_leg_with_bad_blocks() {
+    let fake = two_servers();
+    record(&fake);
+    running(&fake);
+    fs::remove_dir_all(fake.path("sys/block/md127/md/dev-rnbd1")).unwrap();
+    fake.write(NEAR_HOLES, "8 8\n");
+    superblock(&fake, 0, 9, &[0, FAULTY]);
+    superblock(&fake, 1, 5, &[0, 1]);
+    let record = Records::of(&fake.system()).need(&db()).unwrap();
+    let mut view = View::load(&fake.system(), record).unwrap();
+    view.read_legs(&fake.system());
+    assert_eq!(view.states(), [LegState::BadBlocks, LegState::Behind]);
+}
+
+#[test]
+fn a_replacement_ends_though_another_leg_is_lost() {
+    let fake = two_servers();
+    third_server(&fake);
+    record(&fake);
+    replacing(&fake);
+    running(&fake);
+    fake.write("sys/block/md127/md/dev-rnbd2/state", "in_sync\n");
+    let view = || {
+        let record = Records::of(&fake.system()).need(&db()).unwrap();
+        View::load(&fake.system(), record).unwrap()
+    };
+    assert!(view().replaced().is_empty(), "the old leg is a member");
+    // The server of the far leg is lost.
+    for disk in ["rnbd0", "rnbd1"] {
+        fs::remove_dir_all(fake.path(&format!("sys/block/md127/md/dev-{disk}"))).unwrap();
+    }
+    let near = view().record.legs[0].name.clone();
+    assert_eq!(view().replaced(), [near]);
+    fake.write("sys/block/md127/md/dev-rnbd2/state", "spare\n");
+    assert!(view().replaced().is_empty(), "the new leg lacks data");
+}
+
+#[test]
+fn a_replacement_whose_new_leg_is_lost_is_given_up() {
+    let fake = two_servers();
+    record(&fake);
+    replacing(&fake);
+    running(&fake);
+    fake.write(FAR_STATE, "in_sync\n");
+    fake.write(
+        "sys/block/md127/md/dev-rnbd0/state",
+        "in_sync,want_replacement\n",
+    );
+    fake.session("other", Modules::Rust, &["ip:10.0.3.1@ip:10.0.3.2"]);
+    fake.device("rnbd3", "other", "vg/db", 1 << 20);
+    programs(&fake, &[BLANK]);
+    let mut args = vec!["mirror", "replace", "db", "vg/db@near", "vg/db@other"];
+    let said = run(&fake, &args);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(
+        said.stderr
+            .contains("replace db vg/db@near NEW-DISK@SESSION --force"),
+        "{said:?}"
+    );
+    args.push("--force");
+    let said = run(&fake, &args);
+    assert_eq!(said.code, 0, "{said:?}");
+    let legs = Records::of(&fake.system()).need(&db()).unwrap().legs;
+    let sessions: Vec<_> = legs.iter().map(|leg| leg.name.session.as_str()).collect();
+    assert_eq!(sessions, ["near", "far", "other"]);
+    assert!(legs[0].leaving && !legs[1].leaving);
+    // md looks for a new disk since the first replacement.
+    assert!(has_run(&fake, "--add-spare --failfast /dev/rnbd3"));
+    assert!(!has_run(&fake, "--replace"), "{:?}", lines(&fake));
+    // While the new leg is being filled, nothing is given up.
+    fake.write("sys/block/md127/md/dev-rnbd3/state", "spare\n");
+    args[4] = "vg/db@more";
+    let said = run(&fake, &args);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.stderr.contains("wait until the new leg"), "{said:?}");
+}
+
+#[test]
+fn a_leg_that_is_being_filled_is_not_filled_anew_by_mistake() {
+    let fake = two_servers();
+    record(&fake);
+    running(&fake);
+    programs(&fake, &[BLANK]);
+    let said = run(&fake, &["mirror", "replace", "db", "vg/db@far"]);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.stderr.contains("md is filling vg/db@far"), "{said:?}");
+    assert!(!fake.path("log").exists(), "{:?}", lines(&fake));
+}
+
+#[test]
+fn a_replacement_that_fails_gives_the_new_disk_up() {
+    let fake = two_servers();
+    third_server(&fake);
+    record(&fake);
+    running(&fake);
+    let fails = "[ \"$2\" != --fail ] || { echo 'mdadm: no' >&2; exit 1; }";
+    programs(&fake, &[BLANK, ("blkpr", UNRESERVED), ("mdadm", fails)]);
+    let args = ["mirror", "replace", "db", "vg/db@far", "vg/db@new"];
+    let said = run(&fake, &args);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(has_run(
+        &fake,
+        "blkpr -c release -k KEY -t write-exclusive /dev/rnbd2"
+    ));
+    let legs = Records::of(&fake.system()).need(&db()).unwrap().legs;
+    assert_eq!(legs[1].name.session, "far");
+    // What fails when all is done is no error.
+    let fails = "[ \"$2\" != release ] || { echo 'blkpr: odd' >&2; exit 1; }";
+    programs(&fake, &[BLANK, ("blkpr", fails)]);
+    let said = run(&fake, &args);
+    assert_eq!(said.code, 0, "{said:?}");
+    let stays = "vg/db@far stays reserved: blkpr: odd";
+    assert!(said.stdout.contains(stays), "{said:?}");
+}
