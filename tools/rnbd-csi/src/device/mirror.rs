@@ -20,6 +20,8 @@ use rnbdctl::mirror::create::PlannedLeg;
 use rnbdctl::mirror::grow;
 use rnbdctl::mirror::record::Records;
 use rnbdctl::mirror::reserve;
+use rnbdctl::mirror::stop;
+use rnbdctl::mirror::stop::StopOptions;
 use rnbdctl::mirror::superblock::Found;
 use rnbdctl::mirror::tend::LegState;
 use rnbdctl::mirror::view::State;
@@ -282,7 +284,7 @@ impl Mirrors {
         Notes::of(&self.system).remove(&name)?;
         if record.is_some() {
             // The service of the machine may start the mirror until it is told not to.
-            act::stop(&self.system, &name, false)?;
+            stop::stop(&self.system, &name, StopOptions::default())?;
             fail::point("mirror.stopped");
         }
         for leg in id.legs() {

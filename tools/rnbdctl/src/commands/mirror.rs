@@ -14,6 +14,9 @@ use crate::mirror::create::Plan;
 use crate::mirror::create::PlannedLeg;
 use crate::mirror::record::Records;
 use crate::mirror::replace;
+use crate::mirror::stop;
+use crate::mirror::stop::Left;
+use crate::mirror::stop::StopOptions;
 use crate::mirror::LegName;
 use crate::mirror::MirrorName;
 use crate::output::confirm;
@@ -120,6 +123,10 @@ pub struct StopArgs {
     /// Give up the reservations, so that another machine can start the mirror
     #[arg(long)]
     pub release: bool,
+
+    /// With --all: the service may start the mirrors again, as the machine only stops its services
+    #[arg(long, requires = "all", conflicts_with = "release")]
+    pub for_shutdown: bool,
 }
 
 /// The arguments of `mirror replace`.
@@ -270,18 +277,21 @@ fn stop(args: &StopArgs, context: &Context) -> Result {
         Some(name) => vec![name.clone()],
         None => Records::of(&context.system).names()?,
     };
+    let options = StopOptions {
+        release: args.release,
+        for_shutdown: args.for_shutdown,
+    };
     let name = |name: &MirrorName| format!("stopping mirror {name}");
-    let done = super::each(&names, name, |name| {
-        let left = act::stop(&context.system, name, args.release)?;
+    // A mirror whose disk hangs holds up no other mirror.
+    let done = super::each_at_once(&names, name, |name| {
+        let left = stop::stop(&context.system, name, options)?;
         Ok((name.clone(), left))
     });
-    done.finish(context, |(name, left)| match left.is_empty() {
-        true => format!("stopped mirror {name}"),
-        false => {
-            let left: Vec<_> = left.iter().map(ToString::to_string).collect();
-            let left = left.join(", ");
-            format!("stopped mirror {name}; could not reach {left}, which stay reserved")
-        }
+    done.finish(context, |(name, left)| {
+        let left = left
+            .iter()
+            .map(|Left { leg, why }| format!("; {leg} stays reserved: {why}"));
+        format!("stopped mirror {name}{}", left.collect::<String>())
     })
 }
 
@@ -299,14 +309,12 @@ fn remove(args: &RemoveArgs, context: &Context) -> Result {
     let what = format!("removing mirror {}", args.name);
     Records::of(&context.system).need(&args.name)?;
     confirm(args.force, &what, "its data cannot be read any more")?;
-    let left = act::remove(&context.system, &args.name)?;
+    let left = stop::remove(&context.system, &args.name)?;
     context
         .output
         .say(&format!("removed mirror {}", args.name))?;
-    for leg in left {
-        let line =
-            format!("could not reach {leg}: its disk keeps md's superblock and the reservation");
-        context.output.say(&line)?;
+    for Left { leg, why } in left {
+        context.output.say(&format!("left {leg} alone: {why}"))?;
     }
     Ok(())
 }

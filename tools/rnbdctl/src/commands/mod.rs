@@ -44,3 +44,4 @@ pub mod unmap;
 pub mod why;
 
 use each::each;
+use each::each_at_once;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Starts, stops and removes mirrors.
+//! Starts mirrors.
 //!
-//! `start`, `adopt`, `stop` and `remove` wait until no other process works on the mirror. They may
-//! hang while a disk of the mirror hangs. So a process that works on several mirrors has a thread
-//! for each mirror.
+//! `start` and `adopt` wait until no other process works on the mirror. They may hang while a disk
+//! of the mirror hangs. So a process that works on several mirrors has a thread for each mirror.
 
 use super::array;
 use super::names::HOME_HOST;
@@ -12,7 +11,6 @@ use super::record::now;
 use super::record::Leg;
 use super::record::Record;
 use super::record::Records;
-use super::record::Stopped;
 use super::reserve;
 use super::reserve::Taken;
 use super::start;
@@ -54,8 +52,9 @@ pub fn start(system: &System, name: &MirrorName, options: &StartOptions) -> Resu
     let records = Records::of(system);
     let _lock = records.lock_mirror(name)?;
     let view = View::load(system, records.need(name)?)?;
+    let node = started(system, view, options)?;
     records.hold(name, false)?;
-    started(system, view, options)
+    Ok(node)
 }
 
 /// Starts a mirror of these legs, makes a record of it, and returns its device node.
@@ -118,8 +117,9 @@ pub fn adopt(
     view.record.uuid.clone_from(uuid);
     as_on_the_legs(&mut view, &what)?;
     view.array = array::find(system, &view.record.uuid)?;
+    let node = started(system, view, options)?;
     records.hold(name, false)?;
-    started(system, view, options)
+    Ok(node)
 }
 
 /// Checks that no leg is missing from the record of a view, and takes the legs' options from their
@@ -187,7 +187,7 @@ pub(super) fn started(system: &System, mut view: View, options: &StartOptions) -
     }
     // A leg that could not be reserved is the cause of a start that is refused without it.
     match (result, failed.into_iter().next()) {
-        (Err(_), Some(cause)) => return Err(cause),
+        (Err(error), Some(cause)) if error.kind() == Kind::Busy => return Err(cause),
         (result, _) => result?,
     }
     allow_writes(system, &view.record.uuid, &what)?;
@@ -242,7 +242,10 @@ fn take_all(
                         let _ = reserve::release(&device.path, key);
                     }
                 }
-                return Err(error);
+                return Err(error.hint(
+                    "stop the mirror there (rnbdctl mirror stop NAME --release), or start it here \
+                     with --take-over: the other machine can then write to the legs no more",
+                ));
             }
             Err(error) => {
                 failed.push(error);
@@ -395,7 +398,18 @@ pub fn refusal(view: &View, reason: &Reason, what: &str) -> Error {
              assemble NAME --force-stale --from DISK@SESSION",
         ),
     };
-    Error::new(Kind::Busy, what, why).hint(hint)
+    Error::new(Kind::Busy, what, format!("{why}{}", unread(view))).hint(hint)
+}
+
+/// Returns the legs whose superblocks could not be read, with the reasons, as the end of a
+/// sentence.
+fn unread(view: &View) -> String {
+    let legs = view.legs.iter().zip(&view.record.legs);
+    let said = legs.filter_map(|(leg, record)| {
+        let why = leg.unread.as_ref()?;
+        Some(format!("; could not read {}: {why}", record.name))
+    });
+    said.collect()
 }
 
 /// Gives a disk and its session the settings of a leg. Requests fail at once while no path is up,
@@ -417,106 +431,4 @@ fn keep_trying(session: &ClientSession) -> Result {
         Some(attempts) if attempts != -1 => control::session::set(session, ATTEMPTS, "-1"),
         _ => Ok(()),
     }
-}
-
-/// Stops a mirror. The mirror stays stopped until an administrator starts it, or the machine boots
-/// again. With `release` the reservations are given up, so another machine can start the mirror;
-/// this machine then does not start the mirror when it boots. The result is the legs that are not
-/// here, and keep their reservations.
-pub fn stop(system: &System, name: &MirrorName, release: bool) -> Result<Vec<LegName>> {
-    let records = Records::of(system);
-    let _lock = records.lock_mirror(name)?;
-    let mut view = View::load(system, records.need(name)?)?;
-    let what = format!("stopping mirror {name}");
-    // From here on the service does not start the mirror again.
-    records.hold(name, true)?;
-    if let Some(array) = view.array.take() {
-        if let Some(in_sync) = View::load(system, view.record.clone())?.members_in_sync() {
-            records.change(name, |record| record.note(&in_sync, now()))?;
-        }
-        let node = format!("/dev/{}", array.md);
-        if let Err(error) = tool::run("mdadm", &["--stop", &node])?.ok(&what) {
-            records.hold(name, false)?;
-            return Err(error
-                .hint("unmount the mirror, and stop programs that have it open: lsblk, fuser -v"));
-        }
-        view = View::load(system, records.need(name)?)?;
-        view.read_legs(system);
-        // After a release another machine may change the legs, so the event count proves nothing.
-        let stopped = stopped(&view).filter(|_| !release && !array.is_broken());
-        records.change(name, |record| {
-            record.stopped = stopped;
-            true
-        })?;
-    }
-    let mut left = Vec::new();
-    if release {
-        records.change(name, |record| {
-            (record.released, record.stopped) = (true, None);
-            true
-        })?;
-    }
-    if release && view.record.reserve {
-        let key = identity::key(system);
-        for (leg, record) in view.legs.iter().zip(&view.record.legs) {
-            match leg.open() {
-                Some(device) => reserve::release(&device.path, key)?,
-                None => left.push(record.name.clone()),
-            }
-        }
-    }
-    Ok(left)
-}
-
-/// Returns the event count of the legs in sync after a stop. `None` if one of the legs cannot be
-/// read, if their counts differ, or if no leg is in sync.
-fn stopped(view: &View) -> Option<Stopped> {
-    let in_sync = view
-        .legs
-        .iter()
-        .zip(&view.record.legs)
-        .filter(|(_, record)| record.in_sync);
-    let events: Option<Vec<u64>> = in_sync
-        .map(|(leg, _)| match &leg.found {
-            Some(Found::Superblock(found)) => Some(found.events),
-            _ => None,
-        })
-        .collect();
-    let events = events?;
-    let first = *events.first()?;
-    (events.iter().all(|&other| other == first)).then_some(Stopped { events: first })
-}
-
-/// Removes a mirror: stops it, takes the superblocks and reservations off the legs whose disks take
-/// requests, and removes the record. Returns the other legs, which keep superblock and reservation.
-pub fn remove(system: &System, name: &MirrorName) -> Result<Vec<LegName>> {
-    stop(system, name, false)?;
-    let records = Records::of(system);
-    let _lock = records.lock_mirror(name)?;
-    let mut view = View::load(system, records.need(name)?)?;
-    view.read_legs(system);
-    let key = identity::key(system);
-    let mut left = Vec::new();
-    for (leg, record) in view.legs.iter().zip(&view.record.legs) {
-        let Some(device) = leg.open() else {
-            left.push(record.name.clone());
-            continue;
-        };
-        // Another machine may have taken the leg over meanwhile.
-        if view.record.reserve {
-            reserve::take(&device.path, key, false)?;
-        }
-        let is_leg = matches!(&leg.found, Some(Found::Superblock(found))
-            if found.array == view.record.uuid);
-        if is_leg {
-            tool::run("mdadm", &["--zero-superblock", &device.path])?
-                .ok(&format!("taking the superblock off {}", record.name))?;
-        }
-        if view.record.reserve {
-            reserve::release(&device.path, key)?;
-        }
-    }
-    records.remove(name)?;
-    records.hold(name, false)?;
-    Ok(left)
 }

@@ -13,7 +13,9 @@ use super::record::Record;
 use super::record::Records;
 use super::reserve;
 use super::reserve::Taken;
+use super::superblock;
 use super::superblock::hex;
+use super::superblock::Found;
 use super::tool;
 use super::view;
 use super::LegName;
@@ -71,7 +73,7 @@ impl PlannedLeg {
 }
 
 /// Creates a mirror, starts it, and returns its device node. If that fails, the new reservations
-/// are given up.
+/// are given up, and disks that were blank have no superblock.
 ///
 /// The error is [`Kind::Usage`] if the legs make no mirror, [`Kind::NotFound`] if a disk is not
 /// mapped, and [`Kind::Busy`] if the name or a disk is in use.
@@ -99,7 +101,7 @@ pub fn create(system: &System, plan: &Plan) -> Result<String> {
     let key = identity::key(system);
     let mut taken = Vec::new();
     let result = take(system, plan, &disks, key, &mut taken)
-        .and_then(|()| make(&records, plan, &disks, &what));
+        .and_then(|()| make(system, plan, &disks, &what));
     if result.is_err() {
         for node in taken {
             let _ = reserve::release(&node, key);
@@ -269,24 +271,54 @@ fn take(
 
 /// Writes the record, and has md create the mirror. The record comes first: a mirror that runs
 /// without a record would not be tended.
-fn make(
-    records: &Records,
-    plan: &Plan,
-    disks: &[(&PlannedLeg, ClientDevice)],
-    what: &str,
-) -> Result {
+fn make(system: &System, plan: &Plan, disks: &[(&PlannedLeg, ClientDevice)], what: &str) -> Result {
     act::load_module();
+    let records = Records::of(system);
     let uuid = new_uuid(what)?;
     let args = arguments(plan, disks, &uuid);
     let args: Vec<_> = args.iter().map(String::as_str).collect();
     let legs = disks.iter().map(|(leg, _)| leg.record(true)).collect();
     records.hold(&plan.name, false)?;
-    records.save(&Record::new(plan.name.clone(), uuid, plan.reserve, legs))?;
+    let record = Record::new(plan.name.clone(), uuid.clone(), plan.reserve, legs);
+    records.save(&record)?;
     let made = tool::run("mdadm", &args).and_then(|ran| ran.ok(what));
-    if made.is_err() {
-        records.remove(&plan.name)?;
-    }
-    made.map(drop)
+    let Err(error) = made else {
+        return Ok(());
+    };
+    records.remove(&plan.name)?;
+    let left = take_back(system, plan, disks, &uuid);
+    Err(match left.is_empty() {
+        true => error,
+        false => error.hint(format!(
+            "disks still have md's new superblocks; take them off with: mdadm --zero-superblock \
+             {}",
+            left.join(" ")
+        )),
+    })
+}
+
+/// Takes the superblocks off that mdadm wrote before it failed, if the disks were blank before.
+/// Returns the disks that still have one.
+fn take_back(
+    system: &System,
+    plan: &Plan,
+    disks: &[(&PlannedLeg, ClientDevice)],
+    uuid: &str,
+) -> Vec<String> {
+    let is_new = |device: &ClientDevice| {
+        let found = superblock::read(&system.device_node(&device.name));
+        matches!(found, Ok(Found::Superblock(found)) if found.array == uuid)
+    };
+    let with_superblock = disks.iter().map(|(_, device)| device);
+    let with_superblock = with_superblock.filter(|device| is_new(device));
+    let zeroed = |device: &ClientDevice| {
+        let zero = || tool::run("mdadm", &["--zero-superblock", &device.path]);
+        !plan.force && zero().is_ok_and(|ran| ran.is_ok())
+    };
+    with_superblock
+        .filter(|device| !zeroed(device))
+        .map(|device| device.path.clone())
+        .collect()
 }
 
 /// Returns the arguments of mdadm. Without `--run` mdadm asks about disks with data and about
@@ -420,6 +452,53 @@ mod tests {
             assert_eq!(piece(gib << 30), mib, "{gib} GiB");
         }
         assert_eq!(piece(u64::MAX), None);
+    }
+
+    #[test]
+    fn superblocks_that_are_left_are_found() {
+        let root = tempfile::tempdir().unwrap();
+        let system = System::new(Some(root.path()), None);
+        std::fs::create_dir(root.path().join("dev")).unwrap();
+        let mut disk = vec![0_u8; 4096];
+        disk.extend(superblock::tests::bytes(0, 0, 1, &[0, 1]));
+        std::fs::write(root.path().join("dev/rnbd0"), disk).unwrap();
+        std::fs::write(root.path().join("dev/rnbd1"), [0; 8192]).unwrap();
+        let legs = [leg("a", false, true), leg("b", false, true)];
+        let disks: Vec<_> = legs
+            .iter()
+            .zip([device("rnbd0"), device("rnbd1")])
+            .collect();
+        let plan = Plan {
+            name: MirrorName::new("db").unwrap(),
+            legs: legs.to_vec(),
+            reserve: false,
+            assume_clean: false,
+            // Not checked to be blank: no disk is changed.
+            force: true,
+        };
+        let left = |uuid: &str| take_back(&system, &plan, &disks, uuid);
+        assert_eq!(left(&"ab".repeat(16)), ["/dev/rnbd0"]);
+        assert!(left(&"cd".repeat(16)).is_empty());
+    }
+
+    fn device(name: &str) -> ClientDevice {
+        ClientDevice {
+            name: name.to_owned(),
+            path: format!("/dev/{name}"),
+            session: "s".to_owned(),
+            device_path: "d".to_owned(),
+            access_mode: None,
+            io_mode: None,
+            state: DeviceState::Open,
+            closed_by_server: false,
+            size_bytes: None,
+            poll_queues: None,
+            io_timeout_ms: None,
+            hold_io_ms: None,
+            io_timeouts: None,
+            io_unanswered: None,
+            folder: std::path::PathBuf::new(),
+        }
     }
 
     #[test]

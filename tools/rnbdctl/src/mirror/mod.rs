@@ -15,7 +15,8 @@
 //! - [`create`]: creates mirrors.
 //! - [`replace`]: replaces legs by other disks.
 //! - [`grow`]: grows mirrors whose legs have grown.
-//! - [`act`]: starts, stops and removes mirrors.
+//! - [`act`]: starts mirrors.
+//! - [`stop`]: stops and removes mirrors.
 //! - [`repair`]: tends mirrors: starts them, brings legs back.
 
 pub mod act;
@@ -28,6 +29,7 @@ pub mod repair;
 pub mod replace;
 pub mod reserve;
 pub mod start;
+pub mod stop;
 pub mod superblock;
 pub mod tend;
 pub mod tool;

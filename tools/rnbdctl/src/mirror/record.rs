@@ -188,10 +188,12 @@ impl Records {
             Err(error) => return Err(Error::io(file.display(), &error)),
         };
         let wrong = |why: String| {
-            Error::new(Kind::BadConfig, file.display().to_string(), why).hint(
-                "move the file away, then rnbdctl mirror assemble NAME DISK@SESSION... makes a new \
-                 one from what the legs say",
-            )
+            Error::new(Kind::BadConfig, file.display().to_string(), why).hint(format!(
+                "move the file away; if the mirror runs, unmount it, and stop it: mdadm --stop \
+                 {}; then rnbdctl mirror assemble {name} DISK@SESSION... makes a new file from \
+                 what the legs say",
+                name.node()
+            ))
         };
         let record: Record =
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
@@ -409,6 +411,9 @@ mod tests {
             fs::write(folder.join("db.json"), &text).unwrap();
             let error = records.load(&name).unwrap_err();
             assert_eq!(error.kind(), Kind::BadConfig, "{text}");
+            // The mirror may run, and a running mirror cannot be started from its legs.
+            let hint = error.remedy().unwrap();
+            assert!(hint.contains("mdadm --stop /dev/md/db;"), "{hint}");
         }
     }
 

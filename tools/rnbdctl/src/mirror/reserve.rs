@@ -54,10 +54,8 @@ pub fn take(node: &str, key: u64, take_over: bool) -> Result<Taken> {
     // Another machine has reserved the disk: this machine takes its registration back.
     let _ = unregister(node, key);
     let why = "another machine has reserved this leg, and may be using the mirror";
-    Err(Error::new(Kind::Busy, what, why).hint(
-        "stop the mirror there (rnbdctl mirror stop NAME --release), or start it here with \
-         --take-over: the other machine can then write to the legs no more",
-    ))
+    Err(Error::new(Kind::Busy, what, why)
+        .hint("give the leg up there: rnbdctl mirror stop NAME --release"))
 }
 
 /// Gives up the reservation and the registration of a leg. It is no error if this machine has

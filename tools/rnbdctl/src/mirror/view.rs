@@ -23,6 +23,7 @@ use super::tend::Content;
 use super::tend::Facts;
 use super::tend::LegState;
 use super::LegName;
+use crate::control::errno;
 use crate::model::ClientDevice;
 use crate::model::DeviceState;
 use crate::Result;
@@ -62,6 +63,9 @@ pub struct Leg {
     pub member: Option<MemberState>,
     /// The content of the disk at the place of a superblock; `None` if it was not read.
     pub found: Option<Found>,
+    /// The reason why the superblock could not be read; `None` if it was read, or if no read was
+    /// tried.
+    pub unread: Option<String>,
 }
 
 impl Leg {
@@ -102,10 +106,17 @@ pub fn all(system: &System) -> Result<Vec<View>> {
     Ok(views)
 }
 
-/// Begins to read the superblock of a disk; `None` if an earlier read has not ended yet.
-fn read(node: PathBuf) -> Option<mpsc::Receiver<Option<Found>>> {
-    if !BEING_READ.lock().ok()?.insert(node.clone()) {
-        return None;
+/// The result of reading a superblock: its content, or the reason why it cannot be read.
+type Read = std::result::Result<Found, String>;
+
+/// Begins to read the superblock of a disk. The error is that no read can begin, as an earlier read
+/// has not ended yet.
+fn read(node: PathBuf) -> std::result::Result<mpsc::Receiver<Read>, String> {
+    let is_new = BEING_READ
+        .lock()
+        .is_ok_and(|mut disks| disks.insert(node.clone()));
+    if !is_new {
+        return Err("the disk has not responded to an earlier read yet".to_owned());
     }
     let end = |node: &PathBuf| {
         if let Ok(mut disks) = BEING_READ.lock() {
@@ -115,16 +126,16 @@ fn read(node: PathBuf) -> Option<mpsc::Receiver<Option<Found>>> {
     let (sender, receiver) = mpsc::channel();
     let disk = node.clone();
     let work = move || {
-        let found = superblock::read(&disk).ok();
+        let found = superblock::read(&disk).map_err(|error| errno::text(&error));
         end(&disk);
         // Sending fails only if nothing waits for the result any more.
         let _ = sender.send(found);
     };
-    if thread::Builder::new().spawn(work).is_err() {
+    if let Err(error) = thread::Builder::new().spawn(work) {
         end(&node);
-        return None;
+        return Err(format!("making a thread: {}", errno::text(&error)));
     }
-    Some(receiver)
+    Ok(receiver)
 }
 
 impl View {
@@ -140,6 +151,7 @@ impl View {
                 device,
                 member,
                 found: None,
+                unread: None,
             });
         }
         Ok(Self {
@@ -165,14 +177,22 @@ impl View {
             return;
         }
         let reads: Vec<_> = (self.legs.iter())
-            .map(|leg| read(system.device_node(&leg.open()?.name)))
+            .map(|leg| Some(read(system.device_node(&leg.open()?.name))))
             .collect();
         let end = Instant::now().checked_add(READ_LIMIT);
-        for (leg, read) in self.legs.iter_mut().zip(reads) {
-            let rest = end.map(|end| end.saturating_duration_since(Instant::now()));
-            leg.found = read
-                .zip(rest)
-                .and_then(|(read, rest)| read.recv_timeout(rest).ok()?);
+        for (leg, begun) in self.legs.iter_mut().zip(reads) {
+            let rest = end.map_or(READ_LIMIT, |end| {
+                end.saturating_duration_since(Instant::now())
+            });
+            let wait = |begun: mpsc::Receiver<Read>| {
+                let late = |_| format!("no response within {} s", READ_LIMIT.as_secs());
+                begun.recv_timeout(rest).map_err(late)?
+            };
+            (leg.found, leg.unread) = match begun.map(|begun| begun.and_then(wait)) {
+                Some(Ok(found)) => (Some(found), None),
+                Some(Err(why)) => (None, Some(why)),
+                None => (None, None),
+            };
         }
     }
 

@@ -19,6 +19,8 @@ use crate::mirror::running;
 use crate::mirror::two_servers;
 use crate::mirror::BLANK;
 
+const RECORD: &str = "var/lib/rnbd/mirrors/db.json";
+const HELD: &str = "run/rnbd/mirror-db.stopped";
 const FAULTY: u16 = 0xfffe;
 /// The file in which md lists the bad blocks of the near leg.
 const NEAR_HOLES: &str = "sys/block/md127/md/dev-rnbd0/bad_blocks";
@@ -89,6 +91,13 @@ fn superblock(fake: &Fake, own: u8, events: u64, roles: &[u16]) {
     let mut disk = vec![0_u8; 4096];
     disk.extend(bytes);
     fs::write(fake.path(&format!("dev/rnbd{own}")), disk).unwrap();
+}
+
+/// Has reads of the disk of a leg fail.
+fn unreadable(fake: &Fake, disk: &str) {
+    let node = fake.path(&format!("dev/{disk}"));
+    fs::remove_file(&node).unwrap();
+    fs::create_dir(&node).unwrap();
 }
 
 /// Returns whether a program was run with these words next to each other.
@@ -238,4 +247,121 @@ fn a_replacement_that_fails_gives_the_new_disk_up() {
     assert_eq!(said.code, 0, "{said:?}");
     let stays = "vg/db@far stays reserved: blkpr: odd";
     assert!(said.stdout.contains(stays), "{said:?}");
+}
+
+#[test]
+fn a_mirror_that_another_machine_has_taken_is_left_alone() {
+    let fake = two_servers();
+    record(&fake);
+    superblock(&fake, 0, 9, &[0, 1]);
+    unreadable(&fake, "rnbd1");
+    let taken = "case $2 in reserve|release) echo 'blkpr: error code 0x18, for' >&2; exit 1; esac";
+    programs(&fake, &[("blkpr", taken)]);
+    let said = run(&fake, &["mirror", "remove", "db", "--force"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for part in [
+        "left vg/db@near alone: another machine has reserved it\n",
+        "left vg/db@far alone: could not read its superblock (",
+    ] {
+        assert!(said.stdout.contains(part), "{part}: {said:?}");
+    }
+    assert!(!has_run(&fake, "--zero-superblock"), "{:?}", lines(&fake));
+    assert!(!fake.path(RECORD).exists());
+}
+
+#[test]
+fn a_refused_start_says_what_helps() {
+    let fake = two_servers();
+    record(&fake);
+    superblock(&fake, 0, 9, &[0, FAULTY]);
+    superblock(&fake, 1, 5, &[0, 1]);
+    fake.write(HELD, "");
+    let taken = "[ \"$2\" != reserve ] || { echo 'blkpr: error code 0x18, for' >&2; exit 1; }";
+    programs(&fake, &[("blkpr", taken)]);
+    let start = ["mirror", "assemble", "db"];
+    let said = run(&fake, &start);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(said.stderr.contains("--take-over"), "{said:?}");
+    assert!(fake.path(HELD).exists(), "the mirror stays stopped");
+    // A leg that could not be reserved is not the cause of an error of mdadm.
+    let odd = "[ \"$7\" != /dev/rnbd1 ] || { echo 'blkpr: odd' >&2; exit 1; }";
+    let fails = ("mdadm", "echo 'mdadm: no' >&2; exit 1");
+    programs(&fake, &[("blkpr", odd), fails]);
+    let said = run(&fake, &start);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(
+        said.stderr.contains("starting mirror db: mdadm: no"),
+        "{said:?}"
+    );
+    unreadable(&fake, "rnbd0");
+    let said = run(&fake, &start);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(
+        said.stderr.contains("could not read vg/db@near: "),
+        "{said:?}"
+    );
+    programs(&fake, &[]);
+    fs::remove_dir(fake.path("dev/rnbd0")).unwrap();
+    superblock(&fake, 0, 9, &[0, FAULTY]);
+    let said = run(&fake, &start);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(!fake.path(HELD).exists());
+}
+
+#[test]
+fn a_mirror_that_still_runs_is_not_held() {
+    let fake = two_servers();
+    record(&fake);
+    running(&fake);
+    programs(&fake, &[]);
+    // The record cannot be changed.
+    fs::create_dir_all(fake.path("run/rnbd/records.lock")).unwrap();
+    let stop = ["mirror", "stop", "db"];
+    assert_ne!(run(&fake, &stop).code, 0);
+    assert!(!fake.path(HELD).exists());
+    fs::remove_dir(fake.path("run/rnbd/records.lock")).unwrap();
+    let for_shutdown = ["mirror", "stop", "--all", "--for-shutdown"];
+    assert_eq!(run(&fake, &for_shutdown).code, 0);
+    assert!(has_run(&fake, "mdadm --stop /dev/md127") && !fake.path(HELD).exists());
+    assert_eq!(run(&fake, &stop).code, 0);
+    assert!(fake.path(HELD).exists());
+    // An administrator's stop is kept.
+    assert_eq!(run(&fake, &for_shutdown).code, 0);
+    assert!(fake.path(HELD).exists());
+}
+
+#[test]
+fn a_release_that_fails_keeps_no_leg_from_its_release() {
+    let fake = two_servers();
+    record(&fake);
+    let odd = "[ \"$7\" != /dev/rnbd0 ] || { echo 'blkpr: odd' >&2; exit 1; }";
+    programs(&fake, &[("blkpr", odd)]);
+    let said = run(&fake, &["mirror", "stop", "db", "--release"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let line = "stopped mirror db; vg/db@near stays reserved: blkpr: odd\n";
+    assert_eq!(said.stdout, line);
+    assert!(has_run(
+        &fake,
+        "-c release -k KEY -t write-exclusive /dev/rnbd1"
+    ));
+}
+
+#[test]
+fn a_mirror_that_hangs_holds_up_no_other_mirror() {
+    let fake = two_servers();
+    record(&fake);
+    running(&fake);
+    let other = fake.read(RECORD).replace("\"db\"", "\"other\"");
+    let other = other.replace("abab", "cdcd");
+    fake.write("var/lib/rnbd/mirrors/other.json", &other);
+    fake.write("sys/block/md126/md/uuid", &"cd".repeat(16));
+    fake.write("sys/block/md126/md/array_state", "clean\n");
+    // The first mirror is stopped only after the second mirror.
+    let answer = "[ $2 = /dev/md127 ] || { touch $0.other; exit 0; }\n\
+                  for i in 0 1 2 3 4 5 6 7 8 9; do [ -e $0.other ] && exit 0; sleep 1; done\n\
+                  exit 1";
+    programs(&fake, &[("mdadm", answer)]);
+    let said = run(&fake, &["mirror", "stop", "--all"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(said.stdout.lines().count(), 2, "{said:?}");
 }
