@@ -155,7 +155,8 @@ def test_old_leg_is_refused(t: Test) -> None:
     said = program.run(t.client, "mirror", "assemble", NAME, code=FAILED).err
     t.check(f"when this machine last used the mirror: {leg(0)};" in said and "newer data" in said, f"said {said!r}")
     mirror.watch()
-    t.client.wait_for("/tmp/mirror-watch", matches="may have newer data")
+    # The service waits half a minute for the missing leg before it says so.
+    t.client.wait_for("/tmp/mirror-watch", matches="may have newer data", timeout=90)
     t.equal(mirror.status()["state"], "stopped", "state with the old leg alone")
     mirror.stop_watching()
     # A machine without a record of the mirror refuses the leg, too.

@@ -140,6 +140,13 @@ impl Error {
         Self::new(kind, what, "")
     }
 
+    /// The error of an action that `what` names better.
+    #[must_use]
+    pub fn of(mut self, what: impl Into<String>) -> Self {
+        self.what = what.into();
+        self
+    }
+
     /// The error with a hint what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -7,10 +7,16 @@
 //! needs something gets a thread for that work, so that a disk that hangs holds up no other mirror.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
+
+use signal_hook::consts::SIGTERM;
+use signal_hook::flag;
 
 use crate::cli::Context;
 use crate::events::Wake;
@@ -35,7 +41,8 @@ const LATE: Duration = Duration::from_secs(30);
 /// The time that a mirror waits for all its legs before it starts from fewer legs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The time between two reservations of the legs of a running mirror, if no leg was away.
+/// The time between two reservations of the legs of a running mirror. A leg that was away is also
+/// reserved when it is back.
 const RESERVE: Duration = Duration::from_secs(60);
 
 /// The longest wait before a leg is added that was added a short time ago and has failed since.
@@ -43,6 +50,13 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 /// The time between two looks if the kernel announces nothing.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The longest time that the threads have for their work after SIGTERM. A disk that hangs would
+/// keep its thread from ending.
+const LAST_WORK: Duration = Duration::from_secs(20);
+
+/// The time between two looks at the threads after SIGTERM.
+const SHORT: Duration = Duration::from_millis(50);
 
 /// The arguments: there are none.
 #[derive(Debug, clap::Args)]
@@ -73,6 +87,8 @@ struct Watched {
     /// The time after `added` in which no leg is added. A leg that fails again and again would
     /// otherwise keep md busy.
     pause: Duration,
+    /// Whether the mirror's thread was told to add no leg when it last began.
+    paused: bool,
 }
 
 impl Watched {
@@ -100,12 +116,13 @@ impl Watched {
             false => None,
         };
         self.was_away |= looks.is_away();
-        let is_due = self.reserved.is_none_or(|last| last.elapsed() >= RESERVE) || self.was_away;
-        let reserve = looks.runs && is_due && !looks.is_away();
+        let is_due = self.reserved.is_none_or(|last| last.elapsed() >= RESERVE);
+        let reserve = looks.runs && (is_due || (self.was_away && !looks.is_away()));
         let begun = self.begun;
         let is_late = begun.is_none_or(|begun| begun.elapsed() >= self.delay);
-        let is_new = self.seen.as_ref() != Some(looks);
-        let acts = looks.needs(self.pauses()) && (is_new || is_late);
+        let pauses = self.pauses();
+        let is_new = self.seen.as_ref() != Some(looks) || (self.paused && !pauses);
+        let acts = looks.needs(pauses) && (is_new || is_late);
         if self.is_busy || !(acts || reserve) {
             return None;
         }
@@ -113,12 +130,18 @@ impl Watched {
             self.delay = SOON;
         }
         if reserve {
-            (self.reserved, self.was_away) = (Some(Instant::now()), false);
+            // A leg that is away is reserved when it is back.
+            (self.reserved, self.was_away) = (Some(Instant::now()), looks.is_away());
         }
+        self.paused = pauses;
         let patient = self
             .startable
             .is_some_and(|since| since.elapsed() < PATIENCE);
-        Some(TendOptions { patient, reserve })
+        Some(TendOptions {
+            patient,
+            reserve,
+            pauses,
+        })
     }
 }
 
@@ -214,14 +237,23 @@ impl Looks {
 /// The mirror whose thread has ended, and the thread's result.
 type Ended = (MirrorName, Result<Tended>);
 
-/// Watches over all mirrors until the process is ended.
+/// Watches over all mirrors until the process is ended. After SIGTERM it begins no work, and ends
+/// when its threads have ended: a program that they run would go on without the mirror's lock.
 pub fn run(_: &Args, context: &Context) -> Result {
-    watch(context, |_| true)
+    let ends = Arc::new(AtomicBool::new(false));
+    flag::register(SIGTERM, Arc::clone(&ends))
+        .map_err(|error| Error::io("handling signals", &error))?;
+    watch_until(context, |_| true, &ends)
 }
 
 /// Watches over the mirrors whose names `is_wanted` takes, until the process is ended. Another
 /// process may watch over the same mirrors: one of them works on a mirror at a time.
 pub fn watch(context: &Context, is_wanted: fn(&MirrorName) -> bool) -> Result {
+    watch_until(context, is_wanted, &AtomicBool::new(false))
+}
+
+/// As [`watch`], until `ends` is set, and the threads have ended, or [`LAST_WORK`] is over.
+fn watch_until(context: &Context, is_wanted: fn(&MirrorName) -> bool, ends: &AtomicBool) -> Result {
     let system = &context.system;
     // Made before the first look, so that no change is missed.
     let mut wake = Wake::with_mirrors();
@@ -229,9 +261,19 @@ pub fn watch(context: &Context, is_wanted: fn(&MirrorName) -> bool) -> Result {
     let mut all: BTreeMap<MirrorName, Watched> = BTreeMap::new();
     let mut failed = None;
     let mut damaged: BTreeMap<MirrorName, Error> = BTreeMap::new();
+    let mut ending = None;
     loop {
         for (name, result) in ended.try_iter() {
             report(&name, result, all.entry(name.clone()).or_default(), context)?;
+        }
+        if ends.load(Ordering::Relaxed) {
+            let since = *ending.get_or_insert_with(Instant::now);
+            let is_busy = all.values().any(|watched| watched.is_busy);
+            if !is_busy || since.elapsed() >= LAST_WORK {
+                return Ok(());
+            }
+            thread::sleep(SHORT);
+            continue;
         }
         match look(system, is_wanted, &mut all, &mut damaged, &sender) {
             Ok(news) => {
@@ -291,7 +333,6 @@ fn look(
         };
         watched.seen = Some(looks);
         watched.begun = Some(Instant::now());
-        watched.is_busy = true;
         let (system, sender) = (system.clone(), sender.clone());
         let work = move || {
             let result = repair::tend(&system, &name, options);
@@ -301,6 +342,7 @@ fn look(
         thread::Builder::new()
             .spawn(work)
             .map_err(|error| Error::io("making a thread", &error))?;
+        watched.is_busy = true;
     }
     Ok(news)
 }
@@ -439,6 +481,21 @@ mod tests {
             watched.note_added();
         }
         assert_eq!(watched.pause, LONGEST_PAUSE);
+        // The pause counts, too, if the mirror needs something else.
+        let useless = Looks {
+            useless: 1,
+            ..outside.clone()
+        };
+        assert!(watched.need(&useless).is_some_and(|options| options.pauses));
+        watched.seen = Some(useless.clone());
+        watched.begun = Some(Instant::now());
+        watched.delay = LATE;
+        assert!(watched.need(&useless).is_none());
+        // When the pause is over, the leg is added at once.
+        watched.pause = Duration::ZERO;
+        assert!(watched
+            .need(&useless)
+            .is_some_and(|options| !options.pauses));
         let whole = looks(true, &[(Some(InSync), true), (Some(InSync), true)]);
         watched.need(&whole);
         assert!(!watched.pauses());
@@ -452,6 +509,12 @@ mod tests {
         let mut watched = Watched::default();
         assert!(watched.need(&whole).is_some_and(|options| options.reserve));
         assert_eq!(watched.need(&whole).map(|options| options.reserve), None);
+        assert_eq!(watched.need(&away).map(|options| options.reserve), None);
+        assert!(watched.need(&whole).is_some_and(|options| options.reserve));
+        // The other legs are reserved each minute also while a leg is away.
+        assert_eq!(watched.need(&away).map(|options| options.reserve), None);
+        watched.reserved = Instant::now().checked_sub(RESERVE);
+        assert!(watched.need(&away).is_some_and(|options| options.reserve));
         assert_eq!(watched.need(&away).map(|options| options.reserve), None);
         assert!(watched.need(&whole).is_some_and(|options| options.reserve));
         // A mirror that does not run waits for all its legs at first.

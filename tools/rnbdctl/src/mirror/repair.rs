@@ -18,11 +18,14 @@ use super::start;
 use super::tend::LegState;
 use super::tend::Step;
 use super::tool;
+use super::tool::Ran;
+use super::view;
 use super::LegName;
 use super::MirrorName;
 use super::View;
 use crate::identity;
 use crate::model::ClientDevice;
+use crate::model::DeviceState;
 use crate::Error;
 use crate::Kind;
 use crate::Result;
@@ -32,10 +35,13 @@ use crate::System;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TendOptions {
     /// Do not start the mirror yet if a leg is missing that had all data when this machine stopped
-    /// the mirror.
+    /// the mirror, and do not refuse the start yet for the lack of a leg.
     pub patient: bool,
     /// Reserve the legs in the array again: a server may have lost a reservation.
     pub reserve: bool,
+    /// Add no leg, and take no leg with bad blocks out: a leg was added a short time ago, and has
+    /// failed since.
+    pub pauses: bool,
 }
 
 /// Does what a mirror needs now. A mirror that does not run is started, unless an administrator has
@@ -70,30 +76,28 @@ pub fn tend(system: &System, name: &MirrorName, options: TendOptions) -> Result<
         return Ok(tended);
     }
     if array.is_read_auto() {
-        act::allow_writes(system, &array.uuid, "letting md write to the mirror")?;
+        act::allow_writes(
+            system,
+            &array.uuid,
+            &format!("letting md write to mirror {name}"),
+        )?;
         tended.done.push("md may write now".to_owned());
     }
-    if take_failed_out(system, &view, &node, &mut tended)? {
+    let taken_out = take_failed_out(system, &view, &node, &mut tended);
+    if tended.has_changed(taken_out) {
         view = View::load(system, view.record)?;
     }
-    if end_replacement(system, &view, &node, &mut tended)? {
+    let ended = end_replacement(system, &view, &node, &mut tended);
+    if tended.has_changed(ended) {
         view = View::load(system, records.need(name)?)?;
     }
     if options.reserve {
         reserve_members(system, &view, &mut tended);
     }
-    view.read_legs(system);
-    for (index, state) in view.states().into_iter().enumerate() {
-        let result = tend_leg(system, &view, index, state, &node);
-        match result {
-            Ok(None) => (),
-            Ok(Some(done)) => {
-                tended.has_added |= state.step() != Some(Step::TakeOut);
-                tended.done.push(done);
-            }
-            Err(error) => tended.failed.push(error),
-        }
+    if options.pauses {
+        return Ok(tended);
     }
+    tend_legs(system, &mut view, &node, &mut tended);
     Ok(tended)
 }
 
@@ -111,7 +115,8 @@ fn take_failed_out(system: &System, view: &View, node: &str, tended: &mut Tended
     let failed = failed.filter(|member| member.state == MemberState::Faulty);
     let failed: Vec<_> = failed.map(|member| member.disk.clone()).collect();
     if !failed.is_empty() {
-        tool::run("mdadm", &[node, "--remove", "failed"])?.ok("removing failed legs")?;
+        let what = format!("removing failed legs of mirror {}", view.record.name);
+        tool::run("mdadm", &[node, "--remove", "failed"])?.ok(&what)?;
         tended
             .done
             .push("removed failed legs from the mirror".to_owned());
@@ -120,8 +125,13 @@ fn take_failed_out(system: &System, view: &View, node: &str, tended: &mut Tended
     let spares = view.orphans(MemberState::Filling);
     for disk in &spares {
         let disk = format!("/dev/{disk}");
-        tool::run("mdadm", &[node, "--fail", &disk])?.ok("removing a spare disk")?;
-        tool::run("mdadm", &[node, "--remove", &disk])?.ok("removing a spare disk")?;
+        let what = format!(
+            "removing {disk}, which is no leg of mirror {}",
+            view.record.name
+        );
+        for action in ["--fail", "--remove"] {
+            tool::run("mdadm", &[node, action, &disk])?.ok(&what)?;
+        }
         tended.done.push(format!("removed {disk}, which is no leg"));
     }
     Ok(!failed.is_empty() || !spares.is_empty())
@@ -133,7 +143,7 @@ fn take_failed_out(system: &System, view: &View, node: &str, tended: &mut Tended
 fn end_replacement(system: &System, view: &View, node: &str, tended: &mut Tended) -> Result<bool> {
     if let Some((old, new)) = view.stalled_replacement() {
         let args = [node, "--replace", &old.path, "--with", &new.path];
-        tool::run("mdadm", &args)?.ok("going on with the replacement of a leg")?;
+        tool::run("mdadm", &args)?.ok(&replacing(view, old))?;
         tended
             .done
             .push(format!("md replaces {} by {}", old.path, new.path));
@@ -161,14 +171,22 @@ fn end_replacement(system: &System, view: &View, node: &str, tended: &mut Tended
     Ok(!gone.is_empty())
 }
 
+/// Returns the words for the replacement of a leg, by its disk.
+fn replacing(view: &View, old: &ClientDevice) -> String {
+    format!(
+        "replacing {}@{} of mirror {}",
+        old.device_path, old.session, view.record.name
+    )
+}
+
 /// Reserves the legs in the array again. A server that was restarted may have lost the
 /// reservations, while md has not lost the leg.
 fn reserve_members(system: &System, view: &View, tended: &mut Tended) {
-    let members = view.legs.iter().filter(|leg| {
+    let members = view.legs.iter().zip(&view.record.legs).filter(|(leg, _)| {
         leg.member
             .is_some_and(|member| member != MemberState::Faulty)
     });
-    for device in members.filter_map(|leg| leg.open()) {
+    for (device, record) in members.filter_map(|(leg, record)| Some((leg.open()?, record))) {
         if device.io_unanswered.is_some_and(|nr| nr > 0) || !view.record.reserve {
             continue;
         }
@@ -176,14 +194,19 @@ fn reserve_members(system: &System, view: &View, tended: &mut Tended) {
             Ok(Taken::Kept) => (),
             Ok(Taken::New) => {
                 let line = format!(
-                    "reserved {} again, as its server had lost that",
-                    device.path
+                    "reserved {} again: its server had lost the reservation",
+                    record.name
                 );
                 tended.done.push(line);
             }
-            Err(error) => tended.failed.push(error),
+            Err(error) => tended.failed.push(error.of(reserving(view, record))),
         }
     }
+}
+
+/// Returns the words for the reservation of a leg.
+fn reserving(view: &View, leg: &Leg) -> String {
+    format!("reserving {} of mirror {}", leg.name, view.record.name)
 }
 
 /// Gives up the reservation of each disk that is no leg any more, as it was replaced. A server that
@@ -206,6 +229,32 @@ pub struct Tended {
     pub failed: Vec<Error>,
     /// Whether a leg was added.
     pub has_added: bool,
+}
+
+impl Tended {
+    /// Returns whether a step may have changed the array. The error of the step is noted.
+    fn has_changed(&mut self, step: Result<bool>) -> bool {
+        step.unwrap_or_else(|error| {
+            self.failed.push(error);
+            // A step that has failed may have done a part of its work.
+            true
+        })
+    }
+}
+
+/// Has each leg take the step that it needs.
+fn tend_legs(system: &System, view: &mut View, node: &str, tended: &mut Tended) {
+    view.read_legs(system);
+    for (index, state) in view.states().into_iter().enumerate() {
+        match tend_leg(system, view, index, state, node) {
+            Ok(None) => (),
+            Ok(Some(done)) => {
+                tended.has_added |= state.step() != Some(Step::TakeOut);
+                tended.done.push(done);
+            }
+            Err(error) => tended.failed.push(error),
+        }
+    }
 }
 
 fn tend_leg(
@@ -231,11 +280,13 @@ fn tend_leg(
     }
     act::prepare(system, device)?;
     if view.record.reserve {
-        reserve::take(&device.path, identity::key(system), false)?;
+        reserve::take(&device.path, identity::key(system), false)
+            .map_err(|error| error.of(reserving(view, record)))?;
     }
     // From here on the leg changes, so the mirror cannot start again as it was stopped.
     let records = Records::of(system);
     records.change(&view.record.name, |record| record.stopped.take().is_some())?;
+    let mut refused = String::new();
     if step == Step::ReAdd {
         let ran = tool::run("mdadm", &[node, "--re-add", &device.path])?;
         if ran.is_ok() {
@@ -245,18 +296,32 @@ fn tend_leg(
             );
             return Ok(Some(said));
         }
+        check_open(system, view, &record.name, &ran)?;
         // The note comes first: if filling is cut off, the leg may have no superblock, and only
         // the record says that the leg has to be filled.
         note_fill(&records, view, &record.name)?;
+        refused = format!(", as md refused to copy only what it lacks ({})", ran.why());
     }
-    let said = fill(node, record, device)?;
+    let said = format!("{}{refused}", fill(node, record, device)?);
     match view.load_again(system)?.stalled_replacement() {
         Some((old, new)) => {
             let args = [node, "--replace", &old.path, "--with", &new.path];
-            tool::run("mdadm", &args)?.ok(&format!("replacing {}", old.path))?;
+            tool::run("mdadm", &args)?.ok(&replacing(view, old))?;
             Ok(Some(format!("{said}, and replaces {} then", old.path)))
         }
         None => Ok(Some(said)),
+    }
+}
+
+/// Checks that a leg is open that md has refused to add again, so that the loss of the leg is not
+/// the reason. A leg that was lost meanwhile gets only the data that it lacks when it is back.
+fn check_open(system: &System, view: &View, leg: &LegName, refused: &Ran) -> Result {
+    match view::device(system, leg)? {
+        Some(device) if device.state == DeviceState::Open => Ok(()),
+        _ => {
+            let what = format!("adding {leg} to mirror {} again", view.record.name);
+            Err(refused.error(&what))
+        }
     }
 }
 
@@ -277,8 +342,8 @@ fn take_holed_out(system: &System, view: &View, index: usize, node: &str) -> Res
     let Some((leg, record)) = view.legs.get(index).zip(view.record.legs.get(index)) else {
         return Ok(String::new());
     };
-    let what = format!("taking {} out of the mirror", record.name);
-    let has_all = |leg: &super::view::Leg| leg.member == Some(MemberState::InSync);
+    let what = format!("taking {} out of mirror {}", record.name, view.record.name);
+    let has_all = |leg: &view::Leg| leg.member == Some(MemberState::InSync);
     let Some(device) = leg
         .device
         .as_ref()

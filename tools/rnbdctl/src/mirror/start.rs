@@ -151,11 +151,16 @@ pub fn after_take_over(legs: &[Leg], chosen: Vec<usize>) -> Vec<usize> {
     }
 }
 
-/// Returns whether a start that is allowed should wait for a while: it would leave out a leg that
-/// had all data when the mirror was stopped, and that is not here. When a machine boots, such a leg
-/// is usually mapped a moment later.
+/// Returns whether a start should wait for a while: it would leave out a leg that had all data when
+/// the mirror was stopped, and that is not here, or it would be refused for the lack of a leg. When
+/// a machine boots, such a leg is usually mapped a moment later.
 pub fn should_wait(legs: &[Leg], stopped: Option<u64>) -> bool {
-    matches!(decide(legs, stopped), Decision::Start(_)) && !absent_in_sync(legs).is_empty()
+    match decide(legs, stopped) {
+        Decision::Start(_) => !absent_in_sync(legs).is_empty(),
+        // No leg that is missing can change that.
+        Decision::Refuse(Reason::Split(..)) => false,
+        Decision::Refuse(Reason::NoLeg | Reason::NoFullLeg | Reason::MayBeNewer { .. }) => true,
+    }
 }
 
 /// Returns the full legs, at least one.

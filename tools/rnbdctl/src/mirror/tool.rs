@@ -53,7 +53,7 @@ impl Ran {
     }
 
     /// Returns the lines of the standard error as one line; the exit code if there are none.
-    fn why(&self) -> String {
+    pub(super) fn why(&self) -> String {
         let lines = self
             .err
             .lines()

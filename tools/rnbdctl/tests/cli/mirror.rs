@@ -45,13 +45,17 @@ pub(crate) fn programs(fake: &Fake, answers: &[(&str, &str)]) {
 
 pub(crate) fn run(fake: &Fake, args: &[&str]) -> Said {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rnbdctl"));
-    let path = format!("{}:/usr/bin:/bin", fake.path("bin").display());
     command
         .env_clear()
-        .env("PATH", path)
+        .env("PATH", path(fake))
         .env("RNBDCTL_ROOT", fake.root())
         .args(args);
     Said::of(&mut command)
+}
+
+/// Returns the search path with the programs of [`programs`].
+pub(crate) fn path(fake: &Fake) -> String {
+    format!("{}:/usr/bin:/bin", fake.path("bin").display())
 }
 
 /// Returns the command lines of the programs that were run, without keys and UUIDs, which differ

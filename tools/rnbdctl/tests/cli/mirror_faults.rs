@@ -3,15 +3,30 @@
 //! `rnbdctl mirror` when legs, programs and servers fail, on a tree of files.
 
 use std::fs;
+use std::process::Child;
+use std::process::Command;
+use std::process::Output;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
 
 use rnbdctl::mirror::record::Records;
+use rnbdctl::mirror::repair;
+use rnbdctl::mirror::repair::TendOptions;
+use rnbdctl::mirror::repair::Tended;
 use rnbdctl::mirror::tend::LegState;
 use rnbdctl::mirror::MirrorName;
 use rnbdctl::mirror::View;
+use rustix::process::kill_process;
+use rustix::process::Pid;
+use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::fake::Fake;
 use crate::fake::Modules;
 use crate::mirror::lines;
+use crate::mirror::path;
 use crate::mirror::programs;
 use crate::mirror::record;
 use crate::mirror::run;
@@ -103,6 +118,34 @@ fn unreadable(fake: &Fake, disk: &str) {
 /// Returns whether a program was run with these words next to each other.
 fn has_run(fake: &Fake, words: &str) -> bool {
     fake.path("log").exists() && lines(fake).iter().any(|line| line.contains(words))
+}
+
+/// Starts the service.
+fn watch(fake: &Fake) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_rnbdctl"))
+        .args(["mirror", "watch"])
+        .env_clear()
+        .env("PATH", path(fake))
+        .env("RNBDCTL_ROOT", fake.root())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until something is so, then ends the service by SIGTERM, and returns its output.
+fn end_when(watcher: Child, what: &str, is_so: impl Fn() -> bool) -> Output {
+    let begun = Instant::now();
+    while !is_so() && begun.elapsed() < Duration::from_secs(20) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    let held = is_so();
+    let id = Pid::from_child(&watcher);
+    kill_process(id, Signal::TERM).unwrap();
+    let output = watcher.wait_with_output().unwrap();
+    assert!(held, "not so within 20 s: {what}: {output:?}");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    output
 }
 
 #[test]
@@ -364,4 +407,83 @@ fn a_mirror_that_hangs_holds_up_no_other_mirror() {
     let said = run(&fake, &["mirror", "stop", "--all"]);
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(said.stdout.lines().count(), 2, "{said:?}");
+}
+
+/// A mirror whose far leg lacks the writes since it was lost.
+fn behind() -> Fake {
+    let fake = two_servers();
+    record(&fake);
+    running(&fake);
+    fs::remove_dir_all(fake.path("sys/block/md127/md/dev-rnbd1")).unwrap();
+    superblock(&fake, 0, 9, &[0, FAULTY]);
+    superblock(&fake, 1, 5, &[0, 1]);
+    fake
+}
+
+#[test]
+fn a_leg_that_md_refuses_is_filled_unless_it_is_lost() {
+    let fake = behind();
+    let state = fake.path("sys/block/rnbd1/rnbd/state");
+    let refuses = "[ \"$2\" != --re-add ] || { echo 'mdadm: no' >&2; exit 1; }";
+    let loses = format!("echo closed > {}; {refuses}", state.display());
+    programs(&fake, &[("mdadm", &loses)]);
+    let is_closed = || fake.read("sys/block/rnbd1/rnbd/state") == "closed\n";
+    let output = end_when(watch(&fake), "the leg is lost", is_closed);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let line = "adding vg/db@far to mirror db again: mdadm: no";
+    assert!(told.contains(line), "{output:?}");
+    assert!(!has_run(&fake, "--add-spare"), "{:?}", lines(&fake));
+    fake.write("sys/block/rnbd1/rnbd/state", "open\n");
+    programs(&fake, &[("mdadm", refuses)]);
+    let output = end_when(watch(&fake), "the leg is filled", || {
+        has_run(&fake, "--add-spare --failfast /dev/rnbd1")
+    });
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        told.contains("only what it lacks (mdadm: no)"),
+        "{output:?}"
+    );
+    let record: Value = serde_json::from_str(&fake.read(RECORD)).unwrap();
+    assert_eq!(record["legs"][1]["fill"], true);
+}
+
+#[test]
+fn a_failed_disk_that_stays_keeps_no_leg_away() {
+    let fake = behind();
+    fake.write("sys/block/md127/md/dev-rnbd9/state", "faulty\n");
+    let fails = "[ \"$2\" != --remove ] || { echo 'mdadm: no' >&2; exit 1; }";
+    programs(&fake, &[("mdadm", fails)]);
+    let output = end_when(watch(&fake), "the leg is added", || {
+        has_run(&fake, "--re-add /dev/rnbd1")
+    });
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        told.contains("failed legs of mirror db: mdadm: no"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn the_service_ends_after_its_work() {
+    let fake = behind();
+    programs(
+        &fake,
+        &[("mdadm", "touch $0.begun; sleep 2; touch $0.over")],
+    );
+    end_when(watch(&fake), "mdadm runs", || {
+        fake.path("bin/mdadm.begun").exists()
+    });
+    assert!(fake.path("bin/mdadm.over").exists());
+}
+
+#[test]
+fn a_pause_counts_for_all_reasons_to_tend_a_mirror() {
+    let fake = behind();
+    change(&fake, |record| record.legs[1].fill = true);
+    let options = TendOptions {
+        pauses: true,
+        ..TendOptions::default()
+    };
+    let tended = repair::tend(&fake.system(), &db(), options).unwrap();
+    assert_eq!(tended, Tended::default());
 }

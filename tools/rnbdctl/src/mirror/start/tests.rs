@@ -281,8 +281,14 @@ fn a_start_waits_for_legs_that_are_about_to_be_mapped() {
     let yes = Some(true);
     let legs = [here(A, 9, &[A, B], yes), away(yes)];
     assert!(should_wait(&legs, Some(9)));
-    // The start would be refused.
-    assert!(!should_wait(&legs, None));
+    // The start would be refused: the leg that is not here may have newer data.
+    assert!(should_wait(&legs, None));
+    assert!(should_wait(&[away(yes), away(yes)], None));
+    // Two legs went on without each other: no leg that is missing helps.
+    assert!(!should_wait(
+        &[here(A, 9, &[A], yes), here(B, 9, &[B], yes)],
+        None
+    ));
     let legs = [here(A, 15, &[A], yes), away(Some(false))];
     assert!(!should_wait(&legs, None));
     let legs = [here(A, 9, &[A, B], yes), here(B, 9, &[A, B], yes)];
