@@ -9,6 +9,8 @@ from the image, which is what a reboot after an installation is.
 from __future__ import annotations
 
 import subprocess
+import tempfile
+import time
 from dataclasses import dataclass
 from dataclasses import field
 from pathlib import Path
@@ -21,9 +23,12 @@ from . import packages
 from . import paths
 from . import run
 from .steps import Work
+from .story import expect
+from .story import quoted
 from .vm import Lab
 from .vm import Options
 from .vm import Platform
+from .vm_node import CommandFailed
 from .vm_node import Node
 
 CABLE = "rdma0"
@@ -70,6 +75,12 @@ _VOLATILE = (
 )  # fmt: skip
 
 
+# What to look at when something does not come.
+_STATE = """systemctl --no-pager status rnbd.service 'rnbd-mirror*' srv-data.mount
+journalctl -b -u rnbd -u 'rnbd-mirror*' --no-pager | tail -20
+rnbdctl list; rnbdctl mirror status; ls -lR /dev/rnbd; cat /proc/mdstat; systemctl list-jobs; true"""
+
+
 @dataclass
 class Disk:
     """The disk image of the machine."""
@@ -111,11 +122,12 @@ class Disk:
         return found
 
 
-def fresh_disk(directory: Path, binds: list[run.Bind]) -> Disk:
+def fresh_disk(directory: Path, binds: list[run.Bind], own_initramfs: bool = False) -> Disk:
     """A copy of the machine's image, before any of our packages."""
-    disk = Disk(directory / "machine.img", directory / "mnt", binds)
+    made = packages.machine(own_initramfs)
+    disk = Disk(directory / f"{made.name}.img", directory / "mnt", binds)
     disk.mount.mkdir(exist_ok=True)
-    subprocess.run(["cp", "--sparse=always", str(packages.machine().path / "root.img"), str(disk.file)], check=True)
+    subprocess.run(["cp", "--sparse=always", str(made.path / "root.img"), str(disk.file)], check=True)
     return disk
 
 
@@ -137,6 +149,24 @@ def initramfs(directory: Path) -> Path:
     return file
 
 
+def configure(disk: Disk, directory: Path, files: dict[str, str], units: str) -> None:
+    """Writes what an administrator writes, and enables units (names with spaces between them).
+
+    ``directory`` holds the files for the time.
+    """
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        root = Path(folder)
+        # Not the first boot, at which systemd sets all units to their presets.
+        for name, text in {**files, "etc/machine-id": f"{0x77:032x}\n"}.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        binds = [*disk.binds, run.Bind(root, "/mnt/new")]
+        # Nor the first boot after an update, at which it makes all its tables again.
+        script = f"cp -r /mnt/new/. /; touch /etc/.updated /var/.updated; mkdir -p /host; systemctl -q enable {units}"
+        argv = run.chroot_command(disk.mount, ["sh", "-euc", script], binds, image=disk.file)
+        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+
+
 class Pair(Lab):
     """Two machines on a cable: the installed one is the client, the runner's own the server."""
 
@@ -156,6 +186,32 @@ class Pair(Lab):
             return
         node.wait_ready(180.0)
         node.addresses = ["10.77.0.1"]
+
+    def sh(self, command: str, timeout: float = 60.0) -> str:
+        """What a command prints on the installed machine; the time is in seconds."""
+        return self.client.sh(command, timeout=timeout)
+
+    def wait(self, command: str, what: str, timeout: float = 120.0) -> None:
+        """Waits until a command succeeds on the installed machine, which looks itself. ``what`` says what is wrong if
+        it does not."""
+        script = f"for i in $(seq {int(timeout * 2)}); do {command} && exit; sleep 0.5; done; exit 1"
+        try:
+            self.sh(f"bash -c {quoted(script)}", timeout=timeout + 60)
+        except CommandFailed as error:
+            raise AssertionError(f"{what}\n{self.sh(_STATE)}") from error
+
+    def shut_down(self, session: str) -> None:
+        """Shuts the installed machine down: it unmaps, so the server is told at once that the session ends."""
+        at_server = f"/sys/class/rtrs-server/{session}"
+        expect(self.server.exists(at_server), f"the server has no session {session}")
+        self.client.start_job(["systemctl", "poweroff"])
+        self.server.wait_for(at_server, gone=True, timeout=60)
+        deadline = time.monotonic() + 60
+        while self.client.alive() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        console = self.client.last_console(400)
+        expect(not self.client.alive(), f"the machine does not power off\n{console}")
+        expect("FAILED" not in console, console)
 
 
 def extract_modules(disk: Disk, to: Path) -> None:

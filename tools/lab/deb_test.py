@@ -12,7 +12,6 @@ import shutil
 import struct
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -29,13 +28,14 @@ from . import run
 from . import setup
 from . import steps
 from .arch import ARM64
+from .deb_initramfs import LegOfItsOwn
 from .deb_machine import Disk
+from .deb_mirror import MirrorAtBoot
 from .story import expect
-from .story import quoted
 from .story import run as run_story
 from .vm import Disk as DataDisk
+from .vm import Platform
 from .vm import sparse_disk
-from .vm_node import CommandFailed
 from .vm_platform import platform
 
 NEXT_VERSION = "99.0"
@@ -91,6 +91,7 @@ class Story:
         self.host_uuid = ""
         self.modules = directory / "modules"
         self.pair: deb_machine.Pair | None = None
+        self.at_boot: MirrorAtBoot | None = None
 
     def cases(self) -> list[Callable[[], None]]:
         if self.quick:
@@ -100,6 +101,8 @@ class Story:
             self.without_source, self.source_arrives, self.wrong_source, self.purge,
             self.install, self.newer_kernel, self.boot, self.names, self.documented, self.identity,
             self.mirror, self.own_test, self.names_with_c, self.shut_down,
+            self.mirror_created, self.mirror_after_a_shutdown, self.mirror_after_a_power_cut,
+            self.mirror_without_a_server, self.leg_of_its_own,
             self.upgrade, self.boot_without_server, self.shut_down,
             self.remove_keeps_configuration, self.purge, self.for_arm64,
         ]  # fmt: skip
@@ -262,26 +265,18 @@ class Story:
 
     def configure(self, fstab: str) -> None:
         """Writes what an administrator writes."""
-        with tempfile.TemporaryDirectory(dir=self.directory) as folder:
-            root = Path(folder)
-            files = {**deb_machine.NETWORK, "etc/modprobe.d/test.conf": MODULE_OPTIONS,
-                     "etc/rnbd/rnbd.toml": CONFIG, "etc/fstab": fstab}
-            # Not the first boot, at which systemd sets all units to their presets.
-            files["etc/machine-id"] = f"{0x77:032x}\n"
-            for name, text in files.items():
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_text(text)
-            binds = [*self.disk.binds, run.Bind(root, "/mnt/new")]
-            # Nor the first boot after an update, at which it makes all its tables again.
-            script = (f"cp -r /mnt/new/. /; touch /etc/.updated /var/.updated; mkdir -p /host {MOUNT}; "
-                      "systemctl -q enable systemd-networkd soft-roce")
-            argv = run.chroot_command(self.disk.mount, ["sh", "-euc", script], binds, image=self.disk.file)
-            subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
+        files = {**deb_machine.NETWORK, "etc/modprobe.d/test.conf": MODULE_OPTIONS,
+                 "etc/rnbd/rnbd.toml": CONFIG, "etc/fstab": fstab}
+        deb_machine.configure(self.disk, self.directory, files, "systemd-networkd soft-roce")
+        self.sh(f"mkdir -p {MOUNT}")
+
+    def made_of(self) -> Platform:
+        """What the machines are made of, with the modules that DKMS made."""
+        deb_machine.extract_modules(self.disk, self.modules)
+        return platform("stock", {"ours": self.modules, "c": c_modules.folder("stock")})
 
     def start_pair(self, with_server: bool) -> None:
-        deb_machine.extract_modules(self.disk, self.modules)
-        sets = {"ours": self.modules, "c": c_modules.folder("stock")}
-        pair = deb_machine.Pair(platform("stock", sets), self.disk, self.directory)
+        pair = deb_machine.Pair(self.made_of(), self.disk, self.directory)
         self.pair = pair
         pair.server.spec.disks = [DataDisk(self.file_system()), DataDisk(self.partitioned())]
         # The server first: it needs a fraction of the time.
@@ -319,19 +314,11 @@ class Story:
 
     def sh_client(self, command: str, timeout: float = 60.0) -> str:
         assert self.pair is not None
-        return self.pair.client.sh(command, timeout=timeout)
+        return self.pair.sh(command, timeout)
 
     def wait_client(self, command: str, what: str, timeout: float = 120.0) -> None:
-        """Waits until a command succeeds on the client, which looks itself."""
-        script = f"for i in $(seq {int(timeout * 2)}); do {command} && exit; sleep 0.5; done; exit 1"
-        try:
-            self.sh_client(f"bash -c {quoted(script)}", timeout=timeout + 60)
-        except CommandFailed as error:
-            state = self.sh_client(
-                "systemctl --no-pager status rnbd.service srv-data.mount; journalctl -b -u rnbd --no-pager | tail -20\n"
-                "rnbdctl list; ls -lR /dev/rnbd; true"
-            )
-            raise AssertionError(f"{what}\n{state}") from error
+        assert self.pair is not None
+        self.pair.wait(command, what, timeout)
 
     def boot(self) -> None:
         """After a reboot the disks of rnbd.toml are mapped and what fstab says is mounted."""
@@ -429,6 +416,43 @@ class Story:
             self.unmap_by_hand(f"again-{name}", "mdadm -q --stop /dev/md/mirror 2>/dev/null || true")
         server.run("modprobe -r scsi_debug")
 
+    def mirror_created(self) -> None:
+        """On a machine that has created its mirror, the service starts by itself, and the mirror can be mounted."""
+        self.at_boot = MirrorAtBoot(self.made_of(), self.disk, self.directory, MODULE_OPTIONS)
+        self.at_boot.create()
+
+    def mirror_after_a_shutdown(self) -> None:
+        """A shutdown stops the mirror in order, and the next boot mounts it."""
+        assert self.at_boot is not None
+        self.at_boot.after_a_shutdown()
+
+    def mirror_after_a_power_cut(self) -> None:
+        """A machine that lost its power mounts its mirror when it boots."""
+        assert self.at_boot is not None
+        self.at_boot.after_a_power_cut()
+
+    def mirror_without_a_server(self) -> None:
+        """The mirror is mounted at a boot while a server is away, and is whole when the server is back."""
+        assert self.at_boot is not None
+        self.at_boot.without_a_server()
+
+    def leg_of_its_own(self) -> None:
+        """In the initial RAM disk mdadm starts an array of the machine, and leaves its leg of a mirror alone, also when
+        the root file system is found late."""
+        at_boot = self.at_boot
+        assert at_boot is not None
+        expect(setup.setup("initramfs"), "the set-up of a machine with an initial RAM disk failed")
+        array = at_boot.array()
+        at_boot.close()
+        own = LegOfItsOwn(self.directory, self.debs, self.log)
+        try:
+            own.install()
+            own.boot(self.made_of(), at_boot.images[0], array, late=False)
+            own.boot(self.made_of(), at_boot.images[0], array, late=True)
+        finally:
+            own.close()
+        self.at_boot = None
+
     def map_by_hand(self, disk: str, session: str, mode: str = "") -> None:
         """Maps a disk of the server by a session with a name; the access mode is called the same, or `mode`."""
         assert self.pair is not None
@@ -506,20 +530,20 @@ class Story:
         assert pair is not None
         trouble = [line for node in pair.nodes for line in node.dmesg_check()]
         expect(not trouble, "\n".join(trouble[:40]))
-        expect(pair.server.exists(f"/sys/class/rtrs-server/{SESSION}"), "the server has no session")
-        pair.client.start_job(["systemctl", "poweroff"])
-        pair.server.wait_for(f"/sys/class/rtrs-server/{SESSION}", gone=True, timeout=60)
-        deadline = time.monotonic() + 60
-        while pair.client.alive() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        console = pair.client.last_console(400)
-        expect("FAILED" not in console, console)
+        pair.shut_down(SESSION)
         self.close()
 
     def close(self) -> None:
         if self.pair is not None:
             self.pair.close()
             self.pair = None
+        if self.at_boot is not None:
+            self.at_boot.close()
+
+    def last_words(self) -> str:
+        """The end of the consoles of the machines that run."""
+        pair = self.at_boot.pair if self.at_boot is not None else self.pair
+        return pair.last_words(40) if pair is not None else ""
 
 
 def documented(start: str) -> list[documents.Block]:
@@ -533,7 +557,7 @@ def main(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="rnbd-deb-", dir=options.scratch) as folder:
         story = Story(Path(folder), options.quick)
         try:
-            return run_story(story.cases(), lambda: story.pair.last_words(40) if story.pair is not None else "")
+            return run_story(story.cases(), story.last_words)
         finally:
             story.close()
 

@@ -24,6 +24,7 @@ MACHINE_PACKAGES = (
     "systemd-sysv", "udev", "dbus", "iproute2", "rdma-core", "kmod", "e2fsprogs", "python3", "procps", "man-db",
     "lvm2", "mdadm", "cryptsetup-bin",
 )  # fmt: skip
+INITRAMFS_PACKAGES = ("initramfs-tools",)
 MACHINE_IMAGE_SIZE = "6G"
 # rnbd-csi needs nothing that these machines lack.
 _OWN = ("rnbd-dkms", "rnbdctl")
@@ -92,17 +93,25 @@ def make_pkgbuild(work: Work, built_for: Arch = AMD64) -> None:
     debian.install(tree, _pkgbuild_packages(built_for), archives, work.log)
 
 
-def machine() -> cache.Artifact:
-    packages = (*MACHINE_PACKAGES, *dependencies(), *kernel_packages())
-    return cache.artifact("machine", base=debian.base().key, packages=packages, size=MACHINE_IMAGE_SIZE, recipe=1)
+def _machine_packages(own_initramfs: bool) -> tuple[str, ...]:
+    return (*MACHINE_PACKAGES, *dependencies(), *kernel_packages(), *(INITRAMFS_PACKAGES if own_initramfs else ()))
 
 
-def make_machine(work: Work) -> None:
+def machine(own_initramfs: bool = False) -> cache.Artifact:
+    """The machine; with ``own_initramfs`` it has initramfs-tools and an initial RAM disk, which machines of the lab do
+    without."""
+    return cache.artifact("machine-initramfs" if own_initramfs else "machine", base=debian.base().key,
+                          packages=_machine_packages(own_initramfs), size=MACHINE_IMAGE_SIZE, recipe=1)
+
+
+def make_machine(work: Work, own_initramfs: bool = False) -> None:
     """An image of the machine's root file system."""
     tree = debian.copy_base(work)
     # A machine of a user has man pages; the packages' own are looked for.
     (tree / "etc/dpkg/dpkg.cfg.d/small").unlink()
-    debian.install(tree, (*MACHINE_PACKAGES, *dependencies(), *kernel_packages()), "build", work.log)
+    debian.install(tree, _machine_packages(own_initramfs), "build", work.log)
+    if own_initramfs:
+        run.chroot(tree, ["update-initramfs", "-c", "-k", kernel.chosen().release], log=work.log)
     (tree / "usr/sbin/policy-rc.d").unlink()
     (tree / "etc/hostname").write_text("machine\n")
     (tree / "etc/machine-id").write_text("uninitialized\n")

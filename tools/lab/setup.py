@@ -95,6 +95,8 @@ def table(names: Iterable[str] = (STOCK,)) -> dict[str, Step]:
         Step("pkgbuild", "programs that build packages", packages.pkgbuild, packages.make_pkgbuild, ("buildroot",)),
         Step("machine", "a machine to install packages on", packages.machine, packages.make_machine,
              ("pkgbuild", "stock", "source")),
+        Step("machine-initramfs", "the same with an initial RAM disk", partial(packages.machine, own_initramfs=True),
+             partial(packages.make_machine, own_initramfs=True), ("pkgbuild", "stock", "source")),
         Step("cluster-machine", "a host of a cluster", cluster_machine.machine, cluster_machine.make_machine,
              ("buildroot", "stock")),
         Step(bench_image.STEP, "root image of the benchmark with iSCSI", bench_image.root_image,
@@ -125,6 +127,7 @@ PURPOSES = {
     "test": ("kdir", "boot", "c-modules", "python-tools", "rdma-headers"),
     "deb": ("pkgbuild", "pkgbuild-arm64"),
     "deb-test": ("pkgbuild", "dkms-metadata", "boot", "c-modules"),
+    "initramfs": ("machine-initramfs",),
     "first-hour": ("pkgbuild", "dkms-metadata", "boot"),
     "cluster-test": ("kdir", "pkgbuild", "boot", "cluster-machine"),
 }
