@@ -66,7 +66,8 @@ class SecondClient(Watched):
                   for session, address in zip(SESSIONS, self.addresses, strict=True)]
         self.node.run("mkdir -p /etc/rnbd")
         self.node.create(FILE, "\n".join([*tables, f'[[mirror]]\nname = "{NAME}"\nlegs = [{legs}]\n']))
-        program.run(self.node, "apply")
+        # A machine that has just booted on a busy host may respond late.
+        program.run(self.node, "apply", "--wait", timeout=120)
 
     def status(self) -> dict[str, Any]:
         """The entry of the mirror in the output of `mirror status`."""
