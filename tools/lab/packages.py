@@ -22,7 +22,7 @@ CONTROL = Path(__file__).resolve().parents[2] / "debian/control"
 PKGBUILD_PACKAGES = ("build-essential", "lintian")
 MACHINE_PACKAGES = (
     "systemd-sysv", "udev", "dbus", "iproute2", "rdma-core", "kmod", "e2fsprogs", "python3", "procps", "man-db",
-    "lvm2", "mdadm", "cryptsetup-bin",
+    "lvm2", "mdadm", "util-linux-extra", "cryptsetup-bin",
 )  # fmt: skip
 INITRAMFS_PACKAGES = ("initramfs-tools",)
 MACHINE_IMAGE_SIZE = "6G"
