@@ -82,7 +82,7 @@ impl Devices {
     }
 
     fn map_missing(&self) {
-        // What was said in the last round is not said again.
+        // A line of the last round is not printed again.
         let mut said = Vec::new();
         loop {
             let lines = match self.mirrors.map_missing(&self.disks) {

@@ -6,7 +6,9 @@
 use std::collections::BTreeSet;
 
 use rnbdctl::identity;
+use rnbdctl::mirror::array::MemberState;
 use rnbdctl::mirror::reserve;
+use rnbdctl::mirror::reserve::Taken;
 use rnbdctl::mirror::view::Leg;
 use rnbdctl::mirror::MirrorName;
 use rnbdctl::model::AccessMode as Access;
@@ -60,11 +62,25 @@ impl Mirrors {
     /// Reserves the legs of a running mirror that are mapped, and outside of the array, also if
     /// another node has reserved them: a leg that is added to the mirror must be free. Returns a
     /// line for each leg that could not be reserved.
+    ///
+    /// Nothing is reserved unless this node still has the reservation of a leg with data. If it has
+    /// not, another node has taken the mirror over, and the legs outside are that node's.
     pub(super) fn take_over(&self, name: &MirrorName) -> Result<Vec<String>> {
         let view = self.view(name)?.filter(|view| view.array.is_some());
+        let Some(view) = view else {
+            return Ok(Vec::new());
+        };
         let key = identity::key(&self.system);
-        let legs = view.iter().flat_map(|view| &view.legs);
-        let outside = legs.filter(|leg| leg.member.is_none());
+        let is_ours = view
+            .legs
+            .iter()
+            .filter(|leg| leg.member.is_some_and(MemberState::has_data))
+            .filter_map(Leg::open)
+            .any(|device| reserve::take(&device.path, key, false) == Ok(Taken::Kept));
+        if !is_ours {
+            return Ok(Vec::new());
+        }
+        let outside = view.legs.iter().filter(|leg| leg.member.is_none());
         let taken = outside.filter_map(Leg::open).filter_map(|device| {
             let error = reserve::take(&device.path, key, true).err()?;
             let why = Status::from(error).message;
