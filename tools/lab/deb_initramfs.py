@@ -41,6 +41,7 @@ class LegOfItsOwn:
         self.log = log
         self.disk: Disk = deb_machine.fresh_disk(directory, [run.Bind(debs, "/mnt/debs")], own_initramfs=True)
         self.initrd = directory / "initrd.img"
+        self.root = "/dev/vda"
         self.pair: Pair | None = None
 
     def close(self) -> None:
@@ -56,35 +57,41 @@ class LegOfItsOwn:
         expect(RULE not in self.disk.output(f"lsinitramfs -l {image}"), "the rule was there before the package")
         self.disk.sh("dpkg -i /mnt/debs/rnbdctl_*.deb", self.log)
         expect(RULE.lstrip("/") in self.disk.output(f"lsinitramfs {image}"), f"{image} lacks {RULE}")
+        self.configure({})
 
-    def configure(self, late: bool) -> None:
-        """Writes what an administrator writes; takes the initial RAM disk, with a root that is found late or not."""
-        files = {**deb_machine.NETWORK, "etc/fstab": FSTAB, "etc/systemd/system/lab-agent.service": AGENT}
-        if late:
-            files[LATE_SCRIPT.lstrip("/")] = LATE_ROOT
-        deb_machine.configure(self.disk, self.directory, files, "systemd-networkd")
-        if late:
-            self.disk.sh(f"chmod 755 {LATE_SCRIPT}; update-initramfs -u", self.log)
+    def find_root_late(self, line: str = "") -> None:
+        """From now on the root file system is found late. ``line`` goes to the end of mdadm.conf."""
+        self.root = "/dev/late"
+        self.configure({LATE_SCRIPT.lstrip("/"): LATE_ROOT})
+        self.disk.sh(f"chmod 755 {LATE_SCRIPT}; echo '{line}' >> /etc/mdadm/mdadm.conf; update-initramfs -u", self.log)
+
+    def configure(self, files: dict[str, str]) -> None:
+        """Writes what an administrator writes."""
+        usual = {**deb_machine.NETWORK, "etc/fstab": FSTAB, "etc/systemd/system/lab-agent.service": AGENT}
+        deb_machine.configure(self.disk, self.directory, {**usual, **files}, "systemd-networkd")
+
+    def take_initrd(self) -> None:
+        """Copies the initial RAM disk out of the machine's disk."""
         image = f"/boot/initrd.img-{kernel.chosen().release}"
         binds = [*self.disk.binds, run.Bind(self.directory, "/mnt/out")]
         argv = run.chroot_command(self.disk.mount, ["cp", image, f"/mnt/out/{self.initrd.name}"], binds,
                                   image=self.disk.file)
         subprocess.run(argv, check=True, stdin=subprocess.DEVNULL)
 
-    def boot(self, made_of: Platform, leg: Path, array: Path, late: bool) -> None:
+    def boot(self, made_of: Platform, leg: Path, array: Path) -> None:
         """Boots with a leg and with an array of the machine's own: only the array is started, in the initial RAM
         disk."""
-        self.configure(late)
+        self.take_initrd()
         pair = self.pair = Pair(made_of, self.disk, self.directory)
         spec = pair.client.spec
         spec.initrd = self.initrd
         spec.disks = [DataDisk(leg), DataDisk(array)]
         spec.kernel_args = [argument for argument in spec.kernel_args if not argument.startswith("systemd.wants=")]
-        spec.kernel_args += ["systemd.wants=lab-agent.service", f"root=/dev/{'late' if late else 'vda'}"]
+        spec.kernel_args += ["systemd.wants=lab-agent.service", f"root={self.root}"]
         pair.client.start()
         pair.client.wait_ready(BOOT_SECONDS)
         mdstat = pair.sh("cat /proc/mdstat")
-        expect("vdc" in mdstat and "active raid1" in mdstat, f"the machine's own array was not started\n{mdstat}")
+        expect("vdc" in mdstat and "active" in mdstat, f"the machine's own array was not started\n{mdstat}")
         expect("vdb" not in mdstat, f"the leg was started\n{mdstat}")
         log = pair.sh("dmesg")
         started, running = log.find("md/raid1"), log.find("running in system mode")

@@ -78,7 +78,8 @@ _VOLATILE = (
 # What to look at when something does not come.
 _STATE = """systemctl --no-pager status rnbd.service 'rnbd-mirror*' srv-data.mount
 journalctl -b -u rnbd -u 'rnbd-mirror*' --no-pager | tail -20
-rnbdctl list; rnbdctl mirror status; ls -lR /dev/rnbd; cat /proc/mdstat; systemctl list-jobs; true"""
+rnbdctl list; rnbdctl mirror status; ls -lR /dev/rnbd; cat /proc/mdstat /var/lib/rnbd/mirrors/*.json
+systemctl list-jobs; true"""
 
 
 @dataclass

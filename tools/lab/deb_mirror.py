@@ -56,6 +56,10 @@ class MirrorAtBoot:
         self.pair.server.sh(f"set -e; modprobe raid1; {create}; mdadm --stop /dev/md/own", timeout=120)
         return self.spare
 
+    def line(self) -> str:
+        """The line of mdadm.conf that names the leg of the session "near" as mdadm writes it."""
+        return self.pair.server.sh("mdadm --examine --brief /dev/vdb").strip()
+
     def close(self) -> None:
         """Ends both machines, and removes the copy of the disk."""
         self.pair.close()

@@ -102,7 +102,7 @@ class Story:
             self.install, self.newer_kernel, self.boot, self.names, self.documented, self.identity,
             self.mirror, self.own_test, self.names_with_c, self.shut_down,
             self.mirror_created, self.mirror_after_a_shutdown, self.mirror_after_a_power_cut,
-            # Not yet: mirror_without_a_server fails, as the record lacks the stop in order; leg_of_its_own was not run.
+            self.mirror_without_a_server, self.leg_of_its_own,
             self.upgrade, self.boot_without_server, self.shut_down,
             self.remove_keeps_configuration, self.purge, self.for_arm64,
         ]  # fmt: skip
@@ -438,17 +438,21 @@ class Story:
 
     def leg_of_its_own(self) -> None:
         """In the initial RAM disk mdadm starts an array of the machine, and leaves its leg of a mirror alone, also when
-        the root file system is found late."""
+        the root file system is found late, and when mdadm.conf names the leg."""
         at_boot = self.at_boot
         assert at_boot is not None
         expect(setup.setup("initramfs"), "the set-up of a machine with an initial RAM disk failed")
-        array = at_boot.array()
+        array, line = at_boot.array(), at_boot.line()
         at_boot.close()
         own = LegOfItsOwn(self.directory, self.debs, self.log)
         try:
             own.install()
-            own.boot(self.made_of(), at_boot.images[0], array, late=False)
-            own.boot(self.made_of(), at_boot.images[0], array, late=True)
+            made_of, leg = self.made_of(), at_boot.images[0]
+            own.boot(made_of, leg, array)
+            own.find_root_late()
+            own.boot(made_of, leg, array)
+            own.find_root_late(line)
+            own.boot(made_of, leg, array)
         finally:
             own.close()
         self.at_boot = None

@@ -101,7 +101,8 @@ def machine(own_initramfs: bool = False) -> cache.Artifact:
     """The machine; with ``own_initramfs`` it has initramfs-tools and an initial RAM disk, which machines of the lab do
     without."""
     return cache.artifact("machine-initramfs" if own_initramfs else "machine", base=debian.base().key,
-                          packages=_machine_packages(own_initramfs), size=MACHINE_IMAGE_SIZE, recipe=1)
+                          packages=_machine_packages(own_initramfs), size=MACHINE_IMAGE_SIZE,
+                          recipe=2 if own_initramfs else 1)
 
 
 def make_machine(work: Work, own_initramfs: bool = False) -> None:
@@ -111,7 +112,10 @@ def make_machine(work: Work, own_initramfs: bool = False) -> None:
     (tree / "etc/dpkg/dpkg.cfg.d/small").unlink()
     debian.install(tree, _machine_packages(own_initramfs), "build", work.log)
     if own_initramfs:
-        run.chroot(tree, ["update-initramfs", "-c", "-k", kernel.chosen().release], log=work.log)
+        release = kernel.chosen().release
+        # `update-initramfs -u' makes the initial RAM disk again only of a kernel that is there.
+        (tree / f"boot/vmlinuz-{release}").touch()
+        run.chroot(tree, ["update-initramfs", "-c", "-k", release], log=work.log)
     (tree / "usr/sbin/policy-rc.d").unlink()
     (tree / "etc/hostname").write_text("machine\n")
     (tree / "etc/machine-id").write_text("uninitialized\n")
