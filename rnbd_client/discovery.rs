@@ -61,8 +61,8 @@ enum State {
 ///
 /// # Invariants
 ///
-/// `page` is a response to `request` that [`DiscoverRsp::parse`] has accepted, or is all zeroes
-/// while no disk is known.
+/// Outside of [`Asking::ask`], and unless `ask` has failed: `page` is a response to `request` that
+/// [`DiscoverRsp::parse`] has accepted, or is all zeroes while no disk is known.
 struct Asking {
     user: SessionUser,
     page: KVec<u8>,
@@ -157,8 +157,8 @@ impl Asking {
             let Some(request) = self.next.take() else {
                 return Ok(());
             };
-            // INVARIANT: Does not hold while the server is asked. After an error `self` is not used
-            // again.
+            // INVARIANT: The invariant is about `self` outside of this function. After an error
+            // `self` is not used again.
             self.read = 0;
             self.request = request;
             let session = self.user.session()?;

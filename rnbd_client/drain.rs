@@ -27,8 +27,9 @@ use crate::{
     server::Server, //
 };
 
-/// How long requests in flight may take before the session leaves all the same, in ms. Then these
-/// requests are held like the others, and carried out again.
+/// The longest time that the session waits for requests in flight before it leaves, in ms. If half
+/// of the time for which requests are held is shorter, the session waits for that half. Requests
+/// that are still in flight then are held like the others, and carried out again.
 const LONGEST_WAIT_MS: u32 = 10_000;
 
 /// How often to look whether requests are in flight, in ms.
@@ -63,8 +64,8 @@ impl Leaving {
         self.left.lock().is_some_and(|left| left.epoch == epoch)
     }
 
-    /// Takes the server's response in `epoch`: for how many ms it goes away, or that it does not.
-    /// Process context; sleeps.
+    /// Handles the server's response in `epoch`. `drain_ms` is the time in ms for which the server
+    /// goes away; `None` if the server does not go away. Process context; sleeps.
     pub(crate) fn told(
         &self,
         server: &Server,
@@ -135,7 +136,8 @@ impl Leaving {
         if transport.in_flight() != 0 && waited_ms < i64::from(left.longest_ms) {
             return true;
         }
-        // The epoch ends while no path comes up or is taken down.
+        // The epoch ends under the lock under which `leave` calls the closure. So the epoch cannot
+        // end between the check and the leaving.
         transport.leave(|| server.epoch() == left.epoch);
         false
     }

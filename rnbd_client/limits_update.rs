@@ -80,8 +80,11 @@ pub(crate) struct LimitsUpdate {
 
 /// # Invariants
 ///
-/// While there is a disk, the disk does not follow `wanted` yet, and the device is mapped, the work
-/// is queued or runs, or the task that brought this about is about to queue the work.
+/// The work is queued or runs, or a task is about to queue the work, while all of this holds:
+///
+/// - There is a disk.
+/// - The disk does not have the limits that follow from `wanted`.
+/// - The device is mapped.
 struct State {
     /// The limits that the disk was given last, or has refused; `None` until the disk is made.
     given: Option<DiskLimits>,

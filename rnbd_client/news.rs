@@ -30,9 +30,9 @@ const MAX_RESPONSES: u32 = 2048;
 ///
 /// - `read` has an epoch in its upper half, and in its lower half the number of the last change
 ///   that was read in that epoch. Only [`Self::read`] changes it.
-/// - `wanted` is set whenever there may be a change that was not read. There are two exceptions: a
-///   link event is to come, after which news are read anyway; or the server's last response
-///   was invalid.
+/// - `wanted` is set while there may be a change that was not read, except in these cases: a task
+///   is about to read the news, or reads them; a link event is to come, after which a task reads
+///   the news; the session has no device; the server's last response was invalid.
 /// - `all` is set while a device was opened since the last change that was read: a response may
 ///   have had news of the device before the device was ready for them.
 pub(crate) struct NewsReader {

@@ -300,8 +300,8 @@ impl RemoteDevice {
         self.is_closed_there.load(ordering::Relaxed)
     }
 
-    /// Whether requests are to wait while the device is not mapped, unless the server has closed
-    /// the device: then requests fail until the device is open again. Any context.
+    /// Whether requests are held while the device is not mapped. This does not look whether the
+    /// server has closed the device; [`Self::holds_io`] does. Any context.
     pub(crate) fn is_waited_for(&self) -> bool {
         let (transport, ms) = (&self.server.transport, self.hold_ms());
         if self.is_awaited.load(ordering::Relaxed) {

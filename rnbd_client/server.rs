@@ -149,8 +149,7 @@ impl Server {
         ((greeted >> 32) as u32 == epoch).then_some(greeted as u32)
     }
 
-    /// Opens a device. Returns what the server says of it, and the epoch in which the server does.
-    /// Sleeps.
+    /// Opens a device. Returns the server's response and its epoch. Sleeps.
     ///
     /// The server has the session information of that epoch: without it a C server drops
     /// priorities.
@@ -159,8 +158,9 @@ impl Server {
     /// server did so when the device was opened last: a server that knows of IO modes does so
     /// again.
     ///
-    /// The server's error, or `EINVAL` for an invalid response; the device is closed again then.
-    /// `EOPNOTSUPP` for a `wish` of which the server does not know.
+    /// Returns the server's error, `ECONNABORTED` if no path is up, `EOPNOTSUPP` if the server
+    /// does not know of the given `wish`, or `EINVAL` for an invalid response. After an invalid
+    /// response the device is closed again.
     pub(crate) fn open(
         &self,
         path: &Name,

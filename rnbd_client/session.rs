@@ -280,7 +280,7 @@ impl Session {
         }
     }
 
-    /// Removes a device, for which nothing waits any more. Sleeps.
+    /// Removes a device from the list. The caller has unmapped the device. Sleeps.
     pub(crate) fn remove_device(&self, device: &Device) {
         self.link.devices.remove(device);
         self.link.queue_work();

@@ -83,8 +83,8 @@ const FILES: &[Attribute<Mapping>] = &[
         |mapping, context, bytes| {
             let sectors = number::parse_u64(bytes, Base::ByPrefix)
                 .map_err(|error| from_errno(error.errno()))?;
-            // This waits for the task that makes the disk, which removes this file if making the
-            // next one fails.
+            // This waits for the task that makes the disk. If that task cannot make a later file,
+            // it removes this file, and the removal must not wait for this write.
             context.release_protection()?;
             mapping.device.resize(sectors)
         },

@@ -2,10 +2,11 @@
 
 //! The heartbeat of a path.
 //!
-//! Each end sends a heartbeat on the service connection at every interval, also while there are
-//! requests. If no message has come from the peer since the last heartbeat, the end sends no
-//! further heartbeat, and counts the interval as missed. After too many missed intervals the path
-//! is lost.
+//! At every interval each end looks whether a message has come from the peer since its last look.
+//! If so, the end sends a heartbeat on the service connection, also while there are requests, and
+//! counts 1. If not, the end sends nothing, and raises the count by 1. A message of the peer sets
+//! the count to 0. The path is lost at the first look at which the count exceeds
+//! [`Settings::missed_max`].
 //!
 //! The owner of a path keeps a [`Heartbeat`] and a delayed work that calls [`Heartbeat::tick`]
 //! every [`Heartbeat::interval`]. Its completion handlers call [`Heartbeat::received`].

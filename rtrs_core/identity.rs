@@ -107,7 +107,10 @@ fn with_keys<T>(description: &CStr, f: impl FnOnce(&KeySet<'_>) -> Option<T>) ->
     result
 }
 
-/// Key `number` of `client`, among the keys that this machine has as a server. Sleeps.
+/// Returns key `number` of `client`, of the keys that this machine has as a server. Sleeps.
+///
+/// [`Refusal::UnknownClient`] if the keyring has no valid keys of `client`,
+/// [`Refusal::UnknownKey`] if it has keys, and none has this number.
 pub fn key_of_client(client: &ClientId, number: u32) -> Result<Key, Refusal> {
     let description = server_description(client);
     let mut is_known = false;

@@ -214,8 +214,9 @@ impl<H: Send + Unpin + 'static, const STAGES: usize> Lease<H, STAGES> {
         )
     }
 
-    /// Has requests counted for `seconds` from now on, or longer if that was asked for before.
-    /// `hold` makes the value that is held meanwhile, if there is none. Sleeps.
+    /// Has requests counted for `seconds` from now on. An earlier call that asked for a later end
+    /// stays in force. If the lease has ended, `hold` makes the value that the lease keeps while
+    /// requests are counted. Sleeps. `ENOMEM`, and the errors of `hold`.
     pub fn set(self: &Arc<Self>, seconds: u32, hold: impl FnOnce() -> Result<H>) -> Result {
         self.latency.make_rows()?;
         let mut state = self.state.lock();

@@ -15,24 +15,24 @@ use super::{
 };
 
 impl RemoteDevice {
-    /// How long a request may be in flight before it is ended, in ms; 0 for as long as it takes.
-    /// Any context.
+    /// The time that a request may be in flight before the client ends it, in ms: 1,000 to
+    /// 86,400,000, or 0 for no limit. Any context.
     pub(crate) fn io_timeout_ms(&self) -> u32 {
         self.io_timeout_ms.load(ordering::Relaxed)
     }
 
-    /// Sets the time of [`Self::io_timeout_ms`]. Any context.
+    /// Sets the time of [`Self::io_timeout_ms`]. The caller has checked the range. Any context.
     pub(crate) fn set_io_timeout_ms(&self, ms: u32) {
         self.io_timeout_ms.store(ms, ordering::Relaxed);
     }
 
-    /// How long requests wait while no path is up, in ms; -1: as the session's `hold_io_ms` says.
-    /// Any context.
+    /// The time that requests wait while no path is up, in ms: 0 to 86,400,000, or -1 for the
+    /// session's `hold_io_ms`. Any context.
     pub(crate) fn hold_io_ms(&self) -> i32 {
         self.hold_io_ms.load(ordering::Relaxed)
     }
 
-    /// Sets the time of [`Self::hold_io_ms`]. Any context.
+    /// Sets the time of [`Self::hold_io_ms`]. The caller has checked the range. Any context.
     pub(crate) fn set_hold_io_ms(&self, ms: i32) {
         self.hold_io_ms.store(ms, ordering::Relaxed);
     }

@@ -60,8 +60,8 @@ impl Disks {
     }
 
     /// Maps a disk, unless it is mapped, and has its requests wait for `hold_ms` while no path is
-    /// up. Returns its device. A disk that was not mapped before is not mapped after an error.
-    /// Blocks while a session is being connected.
+    /// up. Returns its device. After an error a disk that was not mapped before is unmapped again;
+    /// if that fails, too, a line in the log says so. Blocks while a session is being connected.
     pub(super) fn map(
         &self,
         id: &DiskId,
@@ -134,8 +134,8 @@ impl Disks {
             })?,
         };
         if is_new {
-            // A path that cannot be added is no reason to do without the others; the condition of
-            // the volume tells of paths that are down.
+            // The volume goes on with the paths that were added. Nothing tries again to add the
+            // other paths, and the condition of the volume does not show them.
             for (path, error) in join::add_found(system, &request.session, &ways)? {
                 eprintln!(
                     "rnbd-csi: path {path} to {server} was not added: {}",

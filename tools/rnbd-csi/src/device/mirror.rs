@@ -102,8 +102,8 @@ impl Mirrors {
     /// Maps the legs of a volume and starts its mirror, unless it runs. Returns the device.
     ///
     /// A leg whose server cannot be reached may be missing, if the other legs show that they have
-    /// all data; [`Self::map_missing`] maps it later. If the mirror is not started, no leg stays
-    /// mapped, also none that an earlier call has mapped, which was cut off.
+    /// all data; [`Self::map_missing`] maps it later. After an error all legs are unmapped, also
+    /// legs that an earlier call has mapped. If that fails, too, a line in the log says so.
     pub(super) fn bring(
         &self,
         id: &MirrorId,
@@ -137,8 +137,8 @@ impl Mirrors {
         brought
     }
 
-    /// Starts a mirror whose legs are mapped but for those that are missing, of which
-    /// `missing` says why.
+    /// Starts the mirror of a volume. `missing` has an error for each leg that could not be mapped;
+    /// all other legs are mapped.
     fn start(
         &self,
         id: &MirrorId,
@@ -196,8 +196,9 @@ impl Mirrors {
         Ok(act::adopt(system, name, known, true, &options).map(drop)?)
     }
 
-    /// Reads the superblocks of legs. A disk that is being read is not read a second time, and what
-    /// tends mirrors reads legs, too: so each waits for the other.
+    /// Reads the superblocks of the legs. The thread that tends mirrors reads superblocks, too, and
+    /// a second read of a disk fails while the first read goes on. So this call takes the mirror's
+    /// lock, as that thread does.
     fn read_legs(&self, view: &mut View) -> Result {
         let _lock = Records::of(&self.system).lock_mirror(&view.record.name)?;
         view.read_legs(&self.system);
@@ -272,12 +273,12 @@ impl Mirrors {
         Ok(created?)
     }
 
-    /// Stops the mirror of a volume and unmaps its legs, as far as that is still to be done. The
-    /// legs stay reserved; the next node takes them over.
+    /// Stops the mirror of a volume and unmaps its legs. Steps that an earlier call has done are
+    /// left out. The legs stay reserved; the next node takes them over.
     pub(super) fn take_away(&self, id: &MirrorId, disks: &Disks) -> Result {
         let name = name(id)?;
         let record = match self.record(&name) {
-            // The mirror does not run, and need not be stopped.
+            // The record cannot be read, but no array has a leg: there is no mirror to be stopped.
             Err(_) if !self.holds_a_leg(id, disks)? => None,
             record => record?,
         };
@@ -371,8 +372,8 @@ impl Mirrors {
     }
 }
 
-/// Maps the legs of a volume. The result says of each leg that is missing why. The error is that a
-/// leg is refused, or that all legs are missing.
+/// Maps the legs of a volume. Returns an error for each leg that could not be mapped. If a server
+/// refuses a leg, or if no leg could be mapped, this call fails.
 fn map_legs(id: &MirrorId, context: &Context, disks: &Disks) -> Result<Vec<Status>> {
     let mut missing = Vec::new();
     for leg in id.legs() {

@@ -65,7 +65,7 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// Those of the node of that id.
+    /// Makes the devices of the node with the id `node_id`.
     pub(crate) fn new(system: System, node_id: &str) -> Self {
         Self {
             disks: Disks::new(system.clone(), node_id),
@@ -79,7 +79,7 @@ impl Devices {
         &self.system
     }
 
-    /// The device that a volume is here, if it is.
+    /// Returns the block device of a volume; `None` if the volume is not on this node.
     pub(crate) fn find(&self, id: &VolumeId) -> Result<Option<Device>> {
         match id {
             VolumeId::Disk(disk) => Ok(self.disks.find(disk)?.map(Device::from)),
@@ -87,12 +87,12 @@ impl Devices {
         }
     }
 
-    /// The device that a volume is here; `NOT_FOUND` if it is none.
+    /// Returns the block device of a volume; `NOT_FOUND` if the volume is not on this node.
     pub(crate) fn need(&self, id: &VolumeId) -> Result<Device> {
         self.find(id)?.ok_or_else(|| not_staged(id))
     }
 
-    /// Where the node of a device is.
+    /// Returns the path of a device's node.
     pub(crate) fn node(&self, device: &Device) -> PathBuf {
         self.system.device_node(&device.name)
     }
@@ -110,7 +110,7 @@ impl Devices {
         }
     }
 
-    /// Takes a volume away from this node, as far as it is there.
+    /// Takes a volume away from this node. What an earlier call has taken away is left out.
     pub(crate) fn take_away(&self, id: &VolumeId) -> Result {
         match id {
             VolumeId::Disk(disk) => self.disks.unmap(disk),
@@ -118,7 +118,7 @@ impl Devices {
         }
     }
 
-    /// How a volume is; `NOT_FOUND` if it is not here.
+    /// Returns the fault of a volume in words; `NOT_FOUND` if the volume is not on this node.
     pub(crate) fn condition(&self, id: &VolumeId) -> Result<VolumeCondition> {
         let message = match id {
             VolumeId::Disk(disk) => match self.disks.find(disk)? {
@@ -133,9 +133,10 @@ impl Devices {
         })
     }
 
-    /// Has the device of a volume use all of its disks, if it is smaller than `required` bytes: the
-    /// mirror of a mirrored volume, whose legs are large enough. Of other volumes nothing has to be
-    /// done.
+    /// Grows the mirror of a mirrored volume to the size of its legs, unless the mirror has
+    /// `required` bytes already. With `required` 0 the mirror always grows. For a volume on a
+    /// single disk there is nothing to do. `NOT_FOUND` if the mirror does not run, `UNAVAILABLE` if
+    /// the mirror is not whole.
     pub(crate) fn grow(&self, id: &VolumeId, required: u64) -> Result {
         let VolumeId::Mirror(mirror) = id else {
             return Ok(());

@@ -21,8 +21,8 @@ use crate::grpc::Status;
 
 /// The folder of the parked records, below `/`.
 const FOLDER: &str = "var/lib/rnbd/volumes";
-/// The most records that are parked; the oldest ones go. A volume may be deleted, and a node is not
-/// told.
+/// The most records that are parked. The oldest records are removed: a node is not told when a
+/// volume is deleted.
 const MOST: usize = 1000;
 
 /// The parked records of this machine.
@@ -49,9 +49,9 @@ impl Parked {
         self.bound(MOST)
     }
 
-    /// Gives a mirror its parked record back, if there is one, and it has no other. A record that
-    /// another version of the program has written stays parked: without the record the mirror
-    /// starts as on a node that never had the volume.
+    /// Moves the parked record of a mirror back to the records, if there is a parked record, and
+    /// the mirror has no record there. A record that this version cannot read stays parked: without
+    /// the record the mirror starts as on a node that never had the volume.
     pub(super) fn fetch(&self, mirror: &MirrorName) -> Result {
         let file = self.file(mirror);
         self.records.take_back(mirror, &file)?;

@@ -22,7 +22,7 @@ use crate::volume::id;
 const LOCK: &str = "volumes";
 /// The time between two attempts to map legs that are missing.
 const WAIT: Duration = Duration::from_secs(5);
-/// The wait before watching begins anew after an error.
+/// The wait before this driver tries again, after an error, to take the lock or to watch mirrors.
 const PAUSE: Duration = Duration::from_secs(10);
 
 impl Devices {
@@ -33,7 +33,7 @@ impl Devices {
     /// Of several drivers on a node one tends the mirrors of all drivers. When that driver ends,
     /// another driver begins to.
     ///
-    /// No call may be going on yet.
+    /// Call this before the driver takes calls, as this parks records that calls work on.
     pub(crate) fn tend(self: &Arc<Self>) -> Result {
         let lock = Lock::take(&self.system, LOCK)?;
         if lock.is_some() {
@@ -51,7 +51,7 @@ impl Devices {
         let devices = Arc::clone(self);
         spawn(move || {
             let _lock = lock.unwrap_or_else(|| devices.lock());
-            // The other thread waits for it.
+            // The thread that watches mirrors begins when this thread has the lock.
             let _ = sender.send(());
             devices.map_missing();
         })

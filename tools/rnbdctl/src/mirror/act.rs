@@ -46,8 +46,10 @@ pub struct StartOptions {
 
 /// Starts a mirror that this machine has a record of, and returns its device node.
 ///
-/// The error is [`Kind::NotFound`] without a record, and [`Kind::Busy`] if the mirror runs, if the
-/// start is refused, or if another machine has reserved a leg.
+/// The error is [`Kind::NotFound`] if this machine has no record of the mirror, or if
+/// `options.only` is no leg. The error is [`Kind::Busy`] if the mirror runs, if the start is
+/// refused, or if another machine has reserved a leg. The error is [`Kind::BadConfig`] if the
+/// record cannot be read.
 pub fn start(system: &System, name: &MirrorName, options: &StartOptions) -> Result<String> {
     let records = Records::of(system);
     let _lock = records.lock_mirror(name)?;
@@ -60,7 +62,8 @@ pub fn start(system: &System, name: &MirrorName, options: &StartOptions) -> Resu
 /// Starts a mirror of these legs, makes a record of it, and returns its device node.
 ///
 /// The error is also [`Kind::Busy`] if this machine has a record of the mirror, [`Kind::NotFound`]
-/// if no leg is here, and [`Kind::Usage`] if a disk is a leg of another mirror.
+/// if no leg is here, and [`Kind::Usage`] if a leg is given twice, if a disk is a leg of another
+/// mirror, or if the number of legs is not the number in the superblocks.
 pub fn adopt(
     system: &System,
     name: &MirrorName,

@@ -72,8 +72,9 @@ impl PlannedLeg {
     }
 }
 
-/// Creates a mirror, starts it, and returns its device node. If that fails, the new reservations
-/// are given up, and disks that were blank have no superblock.
+/// Creates a mirror, starts it, and returns its device node. After an error the new reservations
+/// are given up. Without `force` the new superblocks are taken off the disks, too. The hint of the
+/// error names each disk that still has one.
 ///
 /// The error is [`Kind::Usage`] if the legs make no mirror, [`Kind::NotFound`] if a disk is not
 /// mapped, and [`Kind::Busy`] if the name or a disk is in use.
@@ -297,8 +298,8 @@ fn make(system: &System, plan: &Plan, disks: &[(&PlannedLeg, ClientDevice)], wha
     })
 }
 
-/// Takes the superblocks off that mdadm wrote before it failed, if the disks were blank before.
-/// Returns the disks that still have one.
+/// Takes the superblocks off the disks that mdadm wrote before it failed; with `force` takes none
+/// off. Returns the disks that still have one.
 fn take_back(
     system: &System,
     plan: &Plan,

@@ -288,8 +288,8 @@ impl Records {
         }
     }
 
-    /// Waits until no other process works on this mirror. Other processes then wait until the lock
-    /// is dropped.
+    /// Waits until no other thread, of this process or another process, works on this mirror. Other
+    /// threads then wait until the lock is dropped.
     pub fn lock_mirror(&self, name: &MirrorName) -> Result<Lock> {
         self.lock(&format!("mirror-{name}"))
     }

@@ -34,8 +34,8 @@ use crate::System;
 /// How to tend a mirror.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TendOptions {
-    /// Do not start the mirror yet if a leg is missing that had all data when this machine stopped
-    /// the mirror, and do not refuse the start yet for the lack of a leg.
+    /// Do not start the mirror yet if a leg is missing that is in sync by the record, and do not
+    /// refuse the start yet for the lack of a leg.
     pub patient: bool,
     /// Reserve the legs in the array again: a server may have lost a reservation.
     pub reserve: bool,

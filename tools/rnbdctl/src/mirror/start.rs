@@ -151,9 +151,9 @@ pub fn after_take_over(legs: &[Leg], chosen: Vec<usize>) -> Vec<usize> {
     }
 }
 
-/// Returns whether a start should wait for a while: it would leave out a leg that had all data when
-/// the mirror was stopped, and that is not here, or it would be refused for the lack of a leg. When
-/// a machine boots, such a leg is usually mapped a moment later.
+/// Returns whether a start should wait for a while, for a leg that is not here. The start would
+/// leave out a leg that is in sync by the record, or would be refused for the lack of a leg. When a
+/// machine boots, such a leg is usually mapped a moment later.
 pub fn should_wait(legs: &[Leg], stopped: Option<u64>) -> bool {
     match decide(legs, stopped) {
         Decision::Start(_) => !absent_in_sync(legs).is_empty(),

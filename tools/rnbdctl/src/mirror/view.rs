@@ -32,8 +32,8 @@ use crate::System;
 /// The time that a disk has for the read of its superblock.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// The disks that did not respond to the read of a superblock in time, and have not responded yet.
-/// They are not read again before: each read is a thread.
+/// The disks whose superblock a thread is reading now. No second read of such a disk begins: each
+/// read is a thread, and a disk that hangs would collect threads.
 static BEING_READ: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// A mirror at one moment.
@@ -109,8 +109,8 @@ pub fn all(system: &System) -> Result<Vec<View>> {
 /// The result of reading a superblock: its content, or the reason why it cannot be read.
 type Read = std::result::Result<Found, String>;
 
-/// Begins to read the superblock of a disk. The error is that no read can begin, as an earlier read
-/// has not ended yet.
+/// Begins to read the superblock of a disk. The error says that an earlier read has not ended yet,
+/// or that the thread could not be made.
 fn read(node: PathBuf) -> std::result::Result<mpsc::Receiver<Read>, String> {
     let is_new = BEING_READ
         .lock()
@@ -352,7 +352,7 @@ pub enum State {
     Whole,
     /// A leg is being filled, or md makes the legs the same.
     Recovering,
-    /// A leg is missing.
+    /// A leg is missing, or has bad blocks, and no leg is being filled.
     Degraded,
     /// The mirror has lost its last leg: writes fail until it is stopped and started.
     Broken,
