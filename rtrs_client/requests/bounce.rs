@@ -35,8 +35,9 @@ use proto::rtrs::SgDesc;
 
 use crate::work::WorkKind;
 
-/// The most memory for the bounce buffers of a path, in bytes.
-const MAX_MEMORY: usize = 8 << 20;
+/// The most memory for the bounce buffers of a path, in bytes: a page of 4 KiB for each of 4,096
+/// tags.
+const MAX_MEMORY: usize = 16 << 20;
 
 /// The bounce buffer of a tag.
 pub(super) struct BounceBuffer {
@@ -55,12 +56,10 @@ impl BounceBuffers {
     /// The longest data that goes through a bounce buffer, in bytes. Every server takes as much.
     const SIZE: usize = 4096;
 
-    /// Allocates pages for `depth` tags. Sleeps. `ENOMEM` if they take more than [`MAX_MEMORY`].
+    /// Allocates pages for `depth` tags, or for as many tags as [`MAX_MEMORY`] has pages. Sleeps.
     pub(super) fn new(domain: &Arc<ProtectionDomain>, depth: usize) -> Result<Self> {
         let size = Self::SIZE.next_multiple_of(PAGE_SIZE);
-        if depth.checked_mul(size).ok_or(ENOMEM)? > MAX_MEMORY {
-            return Err(ENOMEM);
-        }
+        let depth = depth.min(MAX_MEMORY / size);
         let set = ChunkSet::new(depth, size, domain.device().numa_node(), None)?;
         let chunks = Arc::new(MappedChunks::new(domain, &set)?, GFP_KERNEL)?;
         let per_region = chunks.chunks_per_region(domain.device().max_fast_reg_page_list_len());
