@@ -55,11 +55,15 @@ pub(super) struct BounceBuffers {
 impl BounceBuffers {
     /// The longest data that goes through a bounce buffer, in bytes. Every server takes as much.
     const SIZE: usize = 4096;
+    /// The memory of a bounce buffer, in bytes: whole pages.
+    const MEMORY: usize = Self::SIZE.next_multiple_of(PAGE_SIZE);
+    /// The most bounce buffers of a path.
+    const MOST: usize = MAX_MEMORY / Self::MEMORY;
 
-    /// Allocates pages for `depth` tags, or for as many tags as [`MAX_MEMORY`] has pages. Sleeps.
+    /// Allocates bounce buffers for `depth` tags, or for the first [`Self::MOST`] tags. Sleeps.
     pub(super) fn new(domain: &Arc<ProtectionDomain>, depth: usize) -> Result<Self> {
-        let size = Self::SIZE.next_multiple_of(PAGE_SIZE);
-        let depth = depth.min(MAX_MEMORY / size);
+        let size = Self::MEMORY;
+        let depth = depth.min(Self::MOST);
         let set = ChunkSet::new(depth, size, domain.device().numa_node(), None)?;
         let chunks = Arc::new(MappedChunks::new(domain, &set)?, GFP_KERNEL)?;
         let per_region = chunks.chunks_per_region(domain.device().max_fast_reg_page_list_len());
