@@ -66,8 +66,7 @@ impl Mirrors {
     /// Nothing is reserved unless this node still has the reservation of a leg with data. If it has
     /// not, another node has taken the mirror over, and the legs outside are that node's.
     pub(super) fn take_over(&self, name: &MirrorName) -> Result<Vec<String>> {
-        let view = self.view(name)?.filter(|view| view.array.is_some());
-        let Some(view) = view else {
+        let Some(view) = self.view(name)?.filter(|view| view.array.is_some()) else {
             return Ok(Vec::new());
         };
         let key = identity::key(&self.system);
