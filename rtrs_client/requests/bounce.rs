@@ -106,7 +106,8 @@ impl BounceBuffers {
         Ok(())
     }
 
-    /// The bounce buffer of `tag`. Nothing if `len` bytes do not fit.
+    /// Returns the bounce buffer of `tag`; `None` if the tag has none, or if `len` bytes do not
+    /// fit.
     #[inline(always)]
     pub(super) fn get(&self, tag: u32, len: usize) -> Option<&BounceBuffer> {
         self.buffers.get(tag as usize).filter(|_| len <= Self::SIZE)

@@ -118,7 +118,8 @@ impl Devices {
         }
     }
 
-    /// Returns the fault of a volume in words; `NOT_FOUND` if the volume is not on this node.
+    /// Returns whether a volume has a fault, with words for the fault; `NOT_FOUND` if the volume is
+    /// not on this node.
     pub(crate) fn condition(&self, id: &VolumeId) -> Result<VolumeCondition> {
         let message = match id {
             VolumeId::Disk(disk) => match self.disks.find(disk)? {

@@ -32,8 +32,8 @@ use crate::System;
 /// The time that a disk has for the read of its superblock.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
-/// The disks whose superblock a thread is reading now. No second read of such a disk begins: each
-/// read is a thread, and a disk that hangs would collect threads.
+/// The disks with a running read of the superblock. No second read of such a disk begins: each read
+/// is a thread, and a disk that hangs would collect threads.
 static BEING_READ: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
 /// A mirror at one moment.
