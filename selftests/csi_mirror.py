@@ -10,7 +10,9 @@ from lab.selftest_case import Test
 from lab.vm import wait_until
 from lib import csi
 from lib import guest_io
+from lib import guest_reservations as pr
 from lib import images
+from lib import rnbd
 from lib.csi import capability
 from lib.csi import in_turn
 from lib.csi import INVALID
@@ -30,6 +32,10 @@ KERNELS = ("stock",)
 
 # The legs of the volume that most cases have.
 LEG = leg("pvc-1")
+
+# The key of machines that take a leg, and the type of their reservation.
+OTHER = 7
+WRITE_EXCLUSIVE = 1
 
 # The points of tools/rnbd-csi/src/fail.rs by the call that comes to them.
 NODE_POINTS = {
@@ -211,6 +217,57 @@ def test_node_boots(t: Test) -> None:
     wait_until(is_staged, 60.0 * t.client.slow, "staging after the boot")
     in_turn(driver, use.stage(), use.publish())
     files(t, use, "one")
+    cluster.wait(use)
+    in_turn(driver, use.unpublish(), use.unstage(), ("DeleteVolume", {"volume_id": use.id}))
+    cluster.nothing_left("at the end")
+    cluster.no_legs("at the end")
+
+
+@case(module_sets=ONLY_OURS, kernels=KERNELS, timeout=600, quick=())
+def test_taken_over_meanwhile(t: Test) -> None:
+    """Other machines have taken the legs of a volume that is staged here. The driver maps a leg that is missing, but
+    does not take a leg back. When the other machines have given the legs up, the volume is staged with all data."""
+    said = "/tmp/csi-said"
+    cluster = Mirrored(t, within=("sh", "-c", f'exec "$@" 2>{said}', "sh"))
+    driver = cluster.driver
+    use = made(t, cluster, capability())
+    t.client.call(guest_io.write, path=use.target, offset=0, length=MIB, seed=1)
+    cluster.wait(use)
+    driver.stop()
+    (array,) = t.client.sh("cd /sys/block; ls -d md[0-9]*").split()
+    (name,) = [name for name in t.client.listdir(rnbd.CLIENT_DEVICES) if f"-{cluster.servers[1].name}-" in name]
+    link = f"{rnbd.CLIENT_DEVICES}/{name}"
+    unmap = f"echo force >$(readlink -f '{link}')/rnbd/unmap_device"
+    t.client.run(f"set -e; leg=/dev/$(basename $(readlink -f '{link}'))\n"
+                 f"mdadm /dev/{array} --fail $leg\nmdadm /dev/{array} --remove $leg\n{unmap}")
+    # md writes nothing, so it does not notice that the other leg is taken.
+    t.client.write(f"/sys/block/{array}/md/array_state", "readonly")
+
+    def at(number: int) -> rnbd.Device:
+        """The leg at a server, mapped by another machine."""
+        node = cluster.servers[number].node
+        return rnbd.map_device(t, f"csi/{LEG}", session="other", node=node, access_mode="migration",
+                               paths=[f"ip:{node.address}"])
+
+    for number, server in enumerate(cluster.servers):
+        server.node.modules_load("rnbd_client", rnbd_client=f"host_uuid=fedcba98-7654-3210-fedc-ba987654321{number}")
+        device = at(number)
+        for what, key, other in (("register", 0, OTHER), ("clear", OTHER, 0), ("register", 0, OTHER),
+                                 ("reserve", OTHER, 0)):
+            t.equal(server.node.call(pr.command, path=device.path, what=what, key=key, other=other,
+                                     kind=WRITE_EXCLUSIVE), 0, f"{what} at {server.name}")
+        # As if that machine had lost its power.
+        device.unmap()
+    driver.start()
+    # By then the driver has done all that it does for the leg.
+    t.client.wait_for(said, matches=f"mapped leg {cluster.servers[1].name}:", timeout=60)
+    for number, server in enumerate(cluster.servers):
+        device = at(number)
+        t.equal(server.node.call(pr.held, path=device.path)["key"], OTHER, f"key of the reservation at {server.name}")
+        t.equal(server.node.call(pr.command, path=device.path, what="clear", key=OTHER), 0, f"clear at {server.name}")
+        device.unmap()
+    in_turn(driver, use.unpublish(), use.unstage(), use.stage(), use.publish())
+    t.intact(t.client.call(guest_io.compare, path=use.target, offset=0, length=MIB, seed=1), None, "first wrong byte")
     cluster.wait(use)
     in_turn(driver, use.unpublish(), use.unstage(), ("DeleteVolume", {"volume_id": use.id}))
     cluster.nothing_left("at the end")
