@@ -59,6 +59,8 @@ from .vm_platform import platform
 KIB = 1 << 10
 # Ethernet MTUs by RDMA MTU.
 ETHERNET = {1024: 1500, 4096: 4500}
+# fio gets at least so many requests for each device.
+LEAST_OF_A_DEVICE = 50
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -127,7 +129,7 @@ def fio_file(job: Job, devices: list[str], counters: str, size_mib: int = 512) -
     """A job file: all devices at once, the device's counters before and after."""
     lines = ["[global]", "ioengine=io_uring", "direct=1", "thread=1", "group_reporting=1",
              "randrepeat=1", "clat_percentiles=0", "lat_percentiles=1", f"rw={job.rw}", f"bs={job.size}",
-             f"iodepth={job.depth}", f"number_ios={max(job.ios // len(devices), 50)}", f"size={size_mib}m"]
+             f"iodepth={job.depth}", f"number_ios={max(job.ios // len(devices), LEAST_OF_A_DEVICE)}", f"size={size_mib}m"]
     for index, device in enumerate(devices):
         lines += [f"[dev{index}]", f"filename={device}"]
         if index == 0:
