@@ -13,19 +13,25 @@ use proto::{
     setting::{
         Setting,
         SettingError,
+        ACK_TIMEOUT,
         CONNECT_TIMEOUT,
         HB_INTERVAL,
         HB_MISSED,
         HOLD_DISK_IO,
         HOLD_IO,
         IO_TIMEOUT,
+        LATENCY_SECONDS,
         MAX_RECONNECT_ATTEMPTS,
+        NR_CONNECTIONS,
         RECONNECT_DELAY, //
     },
     Errno, //
 };
 
-const ALL: [Setting; 8] = [
+const ALL: [Setting; 11] = [
+    ACK_TIMEOUT,
+    NR_CONNECTIONS,
+    LATENCY_SECONDS,
     HB_INTERVAL,
     HB_MISSED,
     RECONNECT_DELAY,

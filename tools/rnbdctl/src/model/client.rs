@@ -328,6 +328,8 @@ impl Policy {
 mod tests {
     use super::*;
 
+    use proto::policy::PolicyKind;
+
     #[test]
     fn session_state_is_that_of_its_paths() {
         assert_eq!(SessionState::of(0, 0), SessionState::Disconnected);
@@ -342,6 +344,10 @@ mod tests {
             Policy::parse("min-inflight (MI: 1)"),
             Some(Policy::MinInflight)
         );
+        for kind in PolicyKind::ALL {
+            let (name, _) = kind.names();
+            assert_eq!(Policy::parse(name).map(Policy::as_str), Some(name));
+        }
         assert_eq!(Policy::parse("Unknown (7)"), None);
         assert_eq!(Policy::parse(""), None);
     }

@@ -119,6 +119,11 @@ fn not_opened(facts: &Facts, device: &ClientDevice) -> Trouble {
             "other clients use the disk with another io_mode",
             "map the disk at all clients with the same io_mode",
         ),
+        Some(Errno::OPNOTSUPP) => (
+            "the server does not know an option with which the disk is mapped",
+            "run a release on the server that knows the option, which the kernel log names, or \
+             unmap the disk and map it without the option",
+        ),
         Some(_) => (
             "the server could not open the disk again",
             "check the disk and the kernel log of the server",

@@ -332,6 +332,7 @@ fn a_device_that_was_not_opened_again_has_a_reason() {
         (-13, "export policy refuses the disk"),
         (-1, "another client has mapped the disk"),
         (-16, "another io_mode (EBUSY)"),
+        (-95, "does not know an option"),
         (-5, "could not open the disk again (EIO)"),
     ] {
         let line = format!("rnbd_client: <b@s> Opening failed, server responded: {number}");
