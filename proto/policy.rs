@@ -64,7 +64,8 @@ pub trait Candidate {
     fn latency_ns(&self) -> u64;
 }
 
-/// The index of the path for a request; 0 if no path is connected.
+/// The index of the path for a request. 0 if no path is connected, or perhaps if a path was lost
+/// meanwhile: the caller tries the other paths in turn.
 ///
 /// `turn` returns the number of this request, counted by connection. It is called at most once.
 /// Called for each request under the RCU read lock, in any context: must not sleep.

@@ -24,7 +24,8 @@ use rtrs_core::{
 
 use crate::params;
 
-/// A setting and its number.
+/// A setting and its number. Not for a number that each request reads: see
+/// `bindings/sync/atomic.rs`.
 pub(crate) struct Value {
     setting: Setting,
     value: Atomic<i32>,

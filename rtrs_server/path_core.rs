@@ -91,8 +91,8 @@ pub(crate) trait PathEvents: Send + Sync + 'static {
 /// # Invariants
 ///
 /// - `state` is a [`ServerState`], and changes as [`ServerState::next()`] says.
-/// - `requests` keeps what requests need of the path until all that have entered have left. It is
-///   not the fence: it lets requests in from the moment the path is established until
+/// - `requests` keeps what requests need of the path until all that have entered have left. It does
+///   not keep rule 1 of failover: it lets requests in from the moment the path is established until
 ///   [`Self::expel_requests()`], after the path has ended for the client. That no request *begins*
 ///   (`path_end.rs`) is the part of `state`.
 pub(crate) struct PathCore<R: Send + Sync + 'static> {

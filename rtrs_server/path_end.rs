@@ -11,10 +11,12 @@
 //! are drained; see [`Imm::PathEnd`](proto::rtrs::Imm::PathEnd).
 //!
 //! A request that had begun may go on, and be handed to the user later, so a request that hangs
-//! does not hold up all others. The request owns its chunk (`claims.rs`): a copy that comes by
-//! another path waits for it, and the client does not get the chunk back before both have finished.
-//! With [`Needs::sleeping_requests`](crate::Needs::sleeping_requests) a callback that sleeps does
-//! hold up the drain, and so the end of the path.
+//! does not hold up all others. A begun request that is deferred, or still waits for room or for an
+//! invalidation, is dropped (`request::resume()`, `PathIo::release_leftovers()`). A begun request
+//! owns its chunk (`claims.rs`): a copy that comes by another path waits for it, and the client
+//! does not get the chunk back before both have finished. With
+//! [`Needs::sleeping_requests`](crate::Needs::sleeping_requests) a callback that sleeps does hold
+//! up the drain, and so the end of the path.
 
 use core::mem;
 use kernel::{

@@ -94,7 +94,7 @@ def asked_in_vain(t: Test, hears: PendingCall[list[int]], taken: float) -> None:
 def written_twice(t: Test, device: Device, number: int,
                   meanwhile: str = "") -> tuple[list[tuple[int, int, int]], float]:
     """All blocks are written, half of them by the second link, whose packets come late, and which is
-    given up by then; and when all are written, once more. What is to be found, and the seconds until
+    lost by then; and when all are written, once more. What is to be found, and the seconds until
     the first were written."""
     length = (4 << 10, 64 << 10)[number % 2]
     seeds = [1 + 2 * number * BLOCKS, 1 + (2 * number + 1) * BLOCKS]

@@ -21,7 +21,7 @@ MIB = 1 << 20
 # server, or are others.
 @case(timeout=240, module_sets=("ours",))
 def test_forgotten(t: Test) -> None:
-    """Until the other path is given up no new session is made; then all devices are back."""
+    """Until the other path is known to be down, too, no new session is made; then all devices are back."""
     rnbd.load(t)
     devices = [rnbd.map_device(t, disk) for disk in (disks.PLAIN, disks.WITHOUT_DISCARD)]
     session = f"{rnbd.CLIENT_SESSIONS}/sess"

@@ -196,7 +196,7 @@ def test_late_requests(t: Test) -> None:
 
 @case(timeout=240, module_sets=("ours",))
 def test_late_requests_of_silent(t: Test) -> None:
-    """The same of a path that was given up since its heartbeats took too long."""
+    """The same of a path that was lost since its heartbeats took too long."""
     interval, delay = (1000, "12s") if t.debug else (200, "4s")
     device = map_on(t, *t.server.addresses)
     t.client.write(f"{SESSION}/mpath_policy", "round-robin")

@@ -164,7 +164,7 @@ def test_fail_fast(t: Test) -> None:
     cable.mend(t, 0)
     stream.go_on()
     t.say(f"failed after {taken:.2f} s; {verified(stream.stop())}")
-    # Its own path was given up; it takes the device again when it is told to.
+    # dm-multipath has failed its only path, and takes the device again when it is told to.
     number = t.client.sh(f"stat -c '%Hr:%Lr' {device.path}").strip()
     t.client.run(f"dmsetup message multi 0 reinstate_path {number}")
     t.client.call(guest_io.digest, path=above, offset=0, length=4096)

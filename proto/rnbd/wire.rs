@@ -105,7 +105,7 @@ wire_structs! {
         8 => reserved: [u8; 8],
     }
 
-    /// The front of a disk in the response to `Discover`; path and worldwide name follow.
+    /// The front of a disk in the response to `Discover`; path and wwid follow.
     struct FoundDisk: 20 {
         0 => nsectors: U64,
         8 => logical_block_size: U32,

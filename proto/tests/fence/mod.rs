@@ -2,7 +2,7 @@
 
 //! No older write lands after a newer write, whatever is lost and however long any step takes.
 //!
-//! The checker visits all states of [`model`]. For each rule a test leaves the rule out, and the
+//! The checker visits all states of [`model`]. For most rules a test leaves the rule out, and the
 //! checker has to find a run that breaks a property.
 
 #![allow(missing_docs)]
