@@ -118,7 +118,7 @@ def test_link_is_cut(t: Test) -> None:
 @case(module_sets=OURS, kernels=STOCK, timeout=3600, quick=())
 def test_client_dies(t: Test) -> None:
     """A client loses its power while it writes: after the boot the mirror starts, and its legs are made the same."""
-    mirror = Mirror(t)
+    mirror, whole = Mirror(t), []
     for number in range(t.rounds(1)):
         t.client.call(guest_io.write, path=mirror.device.path, offset=32 * MIB, length=MIB, seed=number)
         t.client.call(guest_stream.start, path=mirror.device.path, name="dying", sizes=[4096, 16384], pause=QUICK_PAUSE)
@@ -126,11 +126,12 @@ def test_client_dies(t: Test) -> None:
         mirror.reboot_client()
         mirror.watch()
         mirror.devices = [mirror.map(1), mirror.map(0)][::-1]
-        mirror.wait("whole", 120)
+        whole.append(mirror.wait("whole", 120))
         t.intact(t.client.call(guest_io.compare, path=mirror.device.path, offset=32 * MIB, length=MIB, seed=number),
                  None, "first wrong byte of what was written before")
         mirror.same()
         mirror.wait("whole")
+    t.say(f"{len(whole)} power cuts; whole {seconds(whole)} after the legs were mapped")
 
 
 def left_with_the_old_leg(t: Test, mirror: Mirror) -> None:
