@@ -77,7 +77,8 @@ impl Policy {
 
     /// The paths in the order in which a request on `connection` tries them: the chosen path, then
     /// the paths behind it in the list, then those before it. So a request that the chosen path
-    /// refuses goes to the next path in the list, whatever the policy.
+    /// refuses goes to the next path in the list, whatever the policy. All paths are always among
+    /// them: a failover gives up a request that no path here takes, which fails all paths.
     ///
     /// Any context, under the RCU read lock: takes no lock, and writes only state of this
     /// connection.

@@ -3,7 +3,8 @@
 //! The files of sessions and paths in sysfs, below `/sys/class/rtrs-client`.
 //!
 //! Names, modes and text are those of the C module (`rtrs-clt-sysfs.c`,
-//! Documentation/ABI/testing/sysfs-class-rtrs-client).
+//! Documentation/ABI/testing/sysfs-class-rtrs-client). Files that C does not have are in
+//! Documentation/ABI/testing/sysfs-class-rtrs-client-extensions.
 
 use kernel::sync::Arc;
 use kernel_ext::{

@@ -39,8 +39,8 @@ def once(t: Test, devices: list[Device]) -> None:
 
 
 class Probe:
-    """Instead of Streams for C clients, which fail what is in flight on a path that goes, although
-    another one is up (also with C servers): every operation is done at each step."""
+    """Instead of Streams for C clients, with which requests fail when a path goes, although another path is up (also
+    with C servers): every operation is done at each step."""
 
     def __init__(self, t: Test, devices: list[Device]) -> None:
         self._t, self._devices, self._rounds = t, devices, 0

@@ -21,9 +21,9 @@ use super::{
 
 /// A request that had not ended when its path failed.
 pub(crate) enum Outstanding<'a> {
-    /// The server has not responded. The request is sent again by another path. It is given up if
-    /// the server could not be asked to end this path (`path/teardown.rs`), or if no other path can
-    /// carry it (`failover.rs`).
+    /// The server has not responded. The request is sent again by another path, also if the server
+    /// lacks `FEATURE_PATH_END`. It is given up if no path was left to ask the server by
+    /// (`Fence::Lost` in `path/teardown.rs`), or if no other path can carry it (`failover.rs`).
     ToSendAgain(Owned<'a, Request>),
     /// The server has responded with this result, and the device still used the data.
     Answered(Owned<'a, Request>, Result),
