@@ -129,7 +129,8 @@ def fio_file(job: Job, devices: list[str], counters: str, size_mib: int = 512) -
     """A job file: all devices at once, the device's counters before and after."""
     lines = ["[global]", "ioengine=io_uring", "direct=1", "thread=1", "group_reporting=1",
              "randrepeat=1", "clat_percentiles=0", "lat_percentiles=1", f"rw={job.rw}", f"bs={job.size}",
-             f"iodepth={job.depth}", f"number_ios={max(job.ios // len(devices), LEAST_OF_A_DEVICE)}", f"size={size_mib}m"]
+             f"iodepth={job.depth}", f"number_ios={max(job.ios // len(devices), LEAST_OF_A_DEVICE)}",
+             f"size={size_mib}m"]
     for index, device in enumerate(devices):
         lines += [f"[dev{index}]", f"filename={device}"]
         if index == 0:
