@@ -267,6 +267,8 @@ impl Session {
         }
         // From here on the list of paths does not grow.
         self.control.lock().closing = true;
+        // A path that is closed waits for a grace period, too: this way a single one is enough.
+        let paths = self.paths.detach();
         loop {
             let removed = self.control.lock().list.pop();
             let Some((path, files)) = removed else {
@@ -277,6 +279,8 @@ impl Session {
             path.kill();
             drop(files);
         }
+        drop(paths);
+        // A task that removes a path may have published the rest of the list meanwhile.
         drop(self.paths.replace(None));
         let files = self.files.lock().take();
         if let Some(files) = &files {
