@@ -17,6 +17,7 @@ from pathlib import Path
 
 from lib import guest_rounds
 from lib import guest_scale
+from lib import program
 
 from . import bench
 from . import bench_report
@@ -44,7 +45,8 @@ from .vm_count import symbols
 from .vm_node import Node
 from .vm_platform import module_folders
 
-SYSTEMS = ("ours", "c")
+OURS = "ours"
+SYSTEMS = (OURS, "c")
 MAP_DEVICE = "/sys/class/rnbd-client/ctl/map_device"
 # A step may take so long by the guest's clock, which may stand for much more of the host's.
 SECONDS = 600.0
@@ -64,7 +66,10 @@ def mapped(modules: dict[str, Path], systems: Sequence[str], counts: Sequence[in
             load(node, system)
             before = free_kib(node)
             for count in counts:
-                points += say(system, count, mapped_devices(node, before, disks[:count]))
+                figures = mapped_devices(node, before, disks[:count])
+                if system == OURS:
+                    figures["devices mapped at a boot: s"] = applied_devices(node, disks[:count])
+                points += say(system, count, figures)
     return points
 
 
@@ -84,6 +89,19 @@ def mapped_devices(node: Node, before: int, disks: Sequence[str]) -> dict[str, f
                                                       seconds=SECONDS)
     figures["memory of devices: MiB"] = memory / KIB
     return figures
+
+
+def applied_devices(node: Node, disks: Sequence[str]) -> float:
+    """How long the command of `rnbd.service` takes to map these disks."""
+    program.install(node)
+    devices = "".join(f'  {{ path = "{disk}" }},\n' for disk in disks)
+    node.run("mkdir -p /etc/rnbd")
+    node.create("/etc/rnbd/rnbd.toml", f'[[session]]\nname = "boot{len(disks)}"\npaths = ["{node.address}"]\n'
+                                       f'devices = [\n{devices}]\n')
+    took = node.run("now() { cut -d' ' -f1 /proc/uptime; }; set -e; began=$(now); rnbdctl apply --wait >&2; "
+                    "echo $(now) $began", timeout=HOST_SECONDS).out.split()
+    node.call_within(HOST_SECONDS, guest_scale.unmap_each, names=names_of(len(disks)), seconds=SECONDS)
+    return float(took[0]) - float(took[1])
 
 
 def sessions(modules: dict[str, Path], systems: Sequence[str], counts: Sequence[int]) -> list[Point]:
