@@ -75,7 +75,7 @@ def said(t: Test, mark: Any, text: str) -> list[str]:
 
 def without_holding(t: Test, device: Device) -> Stream:
     """Verified IO in a session whose requests fail as soon as its last path is lost, and whose path stays
-    after the first attempt to connect it again that fails."""
+    disconnected after the first attempt to connect it again that fails."""
     for name, value in (("hold_io_ms", 0), ("max_reconnect_attempts", 0)):
         t.client.write(f"{rnbd.CLIENT_SESSIONS}/{device.session}/{name}", str(value))
     return Stream(t, device)

@@ -52,7 +52,7 @@ MAP_DEVICE = "/sys/class/rnbd-client/ctl/map_device"
 SECONDS = 600.0
 HOST_SECONDS = 3600.0
 REQUESTS = 1600
-# Of the longer one of two runs.
+# The longer run of `own_of_a_read()` has so many requests more than the shorter run.
 REQUESTS_MORE = 25_600
 
 
