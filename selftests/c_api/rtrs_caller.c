@@ -347,10 +347,12 @@ static int test_lengths(struct rtrs_clt_sess *sess)
 	ops.conf_fn = confirmed;
 	CHECK(rtrs_clt_request(READ, &ops, sess, permit, NULL, 1, 0, NULL, 0) == -EINVAL);
 	/* The segments leave gaps, and are too many bytes to be copied. */
-	sg_init_table(list, 100);
-	for (i = 0; i < 100; i++)
+	most = attrs.max_segments;
+	CHECK(512 * most > 4096);
+	sg_init_table(list, most);
+	for (i = 0; i < most; i++)
 		sg_set_page(&list[i], virt_to_page(request->answer), 512, 0);
-	CHECK(refused_with(sess, permit, READ, 512 * 100, list, 100, 36) == -EINVAL);
+	CHECK(refused_with(sess, permit, READ, 512 * most, list, most, 36) == -EINVAL);
 	/* The permit is as good as before. */
 	CHECK(!ask(sess, permit, request));
 	wait_for_completion(&request->done);
