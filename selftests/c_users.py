@@ -26,6 +26,8 @@ from lib.stream import verified
 
 TOPOLOGY = "two"
 PARAMETERS = "/sys/module/{}/parameters"
+# Cases whose modules write lists by hand: the debug kernel sees a write beyond the end of a list.
+WRITES_LISTS = ("lengths",)
 
 
 @case(timeout=300, module_sets=("ours",))
@@ -212,6 +214,11 @@ def run(node: Node, module: str, what: str) -> None:
         raise AssertionError(f"{what}: {said or errno.errorcode.get(error.errno or 0)}") from None
 
 
+def quick_kernels(name: str) -> tuple[str, ...]:
+    """The kernels on which `make test` runs a case of a module that calls us."""
+    return ("stock", "debug") if name in WRITES_LISTS else ("stock",)
+
+
 def caller(name: str, what: str) -> None:
     """A test that has the module rtrs_caller run one of its cases."""
 
@@ -223,7 +230,7 @@ def caller(name: str, what: str) -> None:
         t.server.wait_for(f"{rnbd.SERVER_SESSIONS}/caller", gone=True)
 
     test.__doc__ = f"A caller in C: {what}."
-    globals()[f"test_caller_{name}"] = case(module_sets=("ours",))(test)
+    globals()[f"test_caller_{name}"] = case(module_sets=("ours",), quick=quick_kernels(name))(test)
 
 
 caller("messages", "requests by either kind of connection, and what the server offers")
@@ -263,7 +270,7 @@ def group_caller(name: str, what: str) -> None:
         t.client.module_unload(GROUP_CALLER, "rtrs_group_c", "rtrs_client_c", "rtrs_group", "rtrs_client")
 
     test.__doc__ = f"A user of groups in C: {what}."
-    globals()[f"test_group_{name}"] = case(module_sets=("ours",))(test)
+    globals()[f"test_group_{name}"] = case(module_sets=("ours",), quick=quick_kernels(name))(test)
 
 
 group_caller("data", "writes of all kinds of length to both members, and reads from each")
