@@ -68,7 +68,8 @@ pub struct MapOptions {
     pub device_path: Name,
     /// `access_mode=`, read-write if not given.
     pub access_mode: AccessMode,
-    /// `io_mode=`, as the server's setting says if not given; an extension.
+    /// `io_mode=`, an extension. If it is not given, the server chooses; see
+    /// [`Open::io_mode`](crate::rnbd::Open::io_mode).
     pub io_mode: Option<IoMode>,
 }
 

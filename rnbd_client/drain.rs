@@ -93,7 +93,9 @@ impl Leaving {
     ) {
         let Some(held_ms) = server.transport.begin_drain(told_ms) else {
             kernel_ext::pr_info_ratelimited!(
-                "session {}: the server goes away for {} s; requests are not held meanwhile\n",
+                "session {}: the server goes away for {} s; requests are not held meanwhile, \
+                 except for hold_io_ms: the time is under 1 s, or the session's time for drains \
+                 is used up\n",
                 server.session.as_cstr(),
                 seconds_of(told_ms)
             );

@@ -132,7 +132,8 @@ fn show_path(shown: &Arc<Shown>, out: &mut SysfsOutput<'_>) -> Result {
 fn store_clear(shown: &Arc<Shown>, context: &StoreContext<'_>, bytes: &[u8]) -> Result {
     if !is_text(bytes, "1") {
         pr_err_ratelimited!(
-            "clear_reservations: invalid value '{}', write 1\n",
+            "device {:?}: clear_reservations: invalid value '{}', write 1\n",
+            shown.path,
             Text::<100>::of(&Untrusted(bytes)).as_str()
         );
         return Err(EINVAL);

@@ -312,9 +312,9 @@ fn forget_one(disks: &mut KVec<Known>, new: &Reservations) -> Result {
     let mut places = disks.iter();
     let Some(place) = places.position(droppable) else {
         pr_err_ratelimited!(
-            "device {:?}: no machine can register, as machines are registered with {} other \
-             disks: remove some, see ctl/kept_reservations and clear_reservations of the open \
-             disks\n",
+            "device {:?}: no machine can register: {} other disks have registered machines, and \
+             the server keeps no more; remove the registrations of a disk: write its name to \
+             ctl/kept_reservations, or 1 to clear_reservations of an open disk\n",
             new.name(),
             MAX_DISKS
         );

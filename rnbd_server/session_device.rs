@@ -386,7 +386,11 @@ fn store_latency_seconds(
     bytes: &[u8],
 ) -> Result {
     let seconds = LATENCY_SECONDS.parse(bytes).map_err(|error| {
-        pr_err_ratelimited!("latency/{}\n", error.message().as_str());
+        pr_err_ratelimited!(
+            "device {:?}: latency/{}\n",
+            device.name(),
+            error.message().as_str()
+        );
         from_errno(error.errno())
     })?;
     if seconds == 0 {
@@ -437,7 +441,8 @@ fn store_force_close(
 ) -> Result {
     if !is_text(bytes, "1") {
         pr_err_ratelimited!(
-            "force_close: invalid value '{}', write 1\n",
+            "device {:?}: force_close: invalid value '{}', write 1\n",
+            device.name(),
             Text::<100>::of(&Untrusted(bytes)).as_str()
         );
         return Err(EINVAL);

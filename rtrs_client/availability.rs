@@ -168,7 +168,7 @@ impl Availability {
         if state.given_up != snapshot.given_up {
             kernel_ext::pr_info_ratelimited!(
                 "{}: another path was lost with requests in flight while this path was connecting; \
-                 if add_path failed, write it again\n",
+                 if writing to add_path failed, write the path to add_path again\n",
                 session
             );
             return Err(ECONNABORTED);

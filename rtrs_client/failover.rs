@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! How a request whose path is lost goes to another path, or is given up: rule 3 of failover in
-//! Documentation/design.md.
+//! Documentation/design.md. Rule 1, which comes before, is in `path/teardown.rs`: only after it do
+//! requests get here.
 
 use kernel::{
     sync::rcu,

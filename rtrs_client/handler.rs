@@ -256,7 +256,8 @@ impl<P: PathEvents> ConnectionHandler<P> {
             );
         } else if error == EBUSY {
             pr_err_ratelimited!(
-                "{}: the previous session still exists on the server, please reconnect later\n",
+                "{}: the previous session still exists on the server, please reconnect later; or a \
+                 limit of the server is reached: see the server's kernel log\n",
                 path.name_text()
             );
         } else {

@@ -11,7 +11,7 @@ module_parameter! {
     /// See [`setting::HB_INTERVAL`].
     pub(crate) static HB_INTERVAL: Number = Number::new(setting::HB_INTERVAL);
     name: "hb_interval_ms",
-    description: "Time between two heartbeats of a path in ms (10-600000, default: 5000)",
+    description: "Time in ms between two heartbeats of a path (10-600000, default: 5000)",
 }
 
 module_parameter! {
@@ -27,7 +27,7 @@ module_parameter! {
     /// See [`setting::RECONNECT_DELAY`].
     pub(crate) static RECONNECT_DELAY: Number = Number::new(setting::RECONNECT_DELAY);
     name: "reconnect_delay_ms",
-    description: "Longest time between two attempts to connect a path again in ms \
+    description: "Longest time in ms between two attempts to connect a path again \
                   (100-3600000, default: 30000)",
 }
 
@@ -36,7 +36,7 @@ module_parameter! {
     pub(crate) static CONNECT_TIMEOUT: Number = Number::new(setting::CONNECT_TIMEOUT);
     name: "connect_timeout_ms",
     description:
-        "Longest time for each step of connecting a path in ms (100-600000, default: 30000)",
+        "Longest time in ms for each step of connecting a path (100-600000, default: 30000)",
 }
 
 module_parameter! {
@@ -44,7 +44,7 @@ module_parameter! {
     pub(crate) static ACK_TIMEOUT: Number = Number::new(setting::ACK_TIMEOUT);
     name: "ack_timeout_ms",
     description:
-        "Time that the RDMA device waits for an acknowledgement before it sends again in ms (0: \
+        "Time in ms that the RDMA device waits for an acknowledgement before it sends again (0: \
          the RDMA CM chooses, at most 60000, default: 0)",
 }
 
@@ -62,8 +62,8 @@ module_parameter! {
     pub(crate) static HOLD_IO: Number = Number::new(setting::HOLD_IO);
     name: "hold_io_ms",
     description:
-        "Time that requests are held while no path is up in ms, instead of failing at once \
-         (0-86400000, default: 0)",
+        "Time in ms for which requests are held while no path is up (0: they fail at once, at most \
+         86400000, default: 0)",
 }
 
 module_parameter! {

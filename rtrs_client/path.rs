@@ -375,7 +375,7 @@ impl Path {
     pub(crate) fn submission_failed(self: &Arc<Self>) {
         if self.connection_failed() {
             kernel_ext::pr_info_ratelimited!(
-                "{}: a request could not be posted\n",
+                "{}: the path is lost: its RDMA device did not take a request\n",
                 self.name_text()
             );
         }

@@ -377,7 +377,8 @@ impl SessionCore {
         if self.drain.has_run_out() {
             pr_err_ratelimited!(
                 "session {}: the server is not back from its maintenance in the time that it \
-                 announced: requests are held for hold_io_ms only, from now on\n",
+                 announced: from now on requests are held for hold_io_ms, and then fail; ask the \
+                 server's administrator\n",
                 self.name_text()
             );
         }

@@ -11,8 +11,9 @@
 //! of the first copy could also reach the disk after a newer write to the same place.
 //!
 //! When the chunk is free again, a first copy that is late must not begin: `path_end.rs` sees to
-//! that. C clients do not ask for the end of a path, so a late copy of theirs may be taken for a
-//! copy of the chunk's next request.
+//! that. C clients do not ask for the end of a path. So a late copy of theirs that finds its chunk
+//! free begins, and may write old data over newer data. If it finds the chunk owned by the next
+//! request, it is taken for a copy of that request.
 //!
 //! The responses to all copies are sent when the last copy has finished. Until then the owner's
 //! response is withheld, since the server does not know which copy the client waits for: copies may

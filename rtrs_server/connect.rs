@@ -194,8 +194,8 @@ fn check_offered(sessions: &Sessions, request: &ConnReq, id: &NewId<'_>) -> Resu
     Err(ENOKEY)
 }
 
-/// `ECONNRESET` if the client has given up requests since `session` was made. Closes the session
-/// then.
+/// `ECONNRESET` unless the client tells the count of given up requests with which `session` was
+/// made. Closes the session if the count is greater and a path from the client's address was up.
 ///
 /// The requests that were given up may still be at work here, or be on their way, and the client
 /// uses their chunks for other requests. So the client needs a session with other chunks. It comes
@@ -321,9 +321,14 @@ fn make_path(
         return Err(EEXIST);
     }
     paths.reserve(1, GFP_KERNEL)?;
-    let path = session
-        .new_path(request, id)
-        .inspect_err(|error| pr_err_ratelimited!("making a path failed: {:?}\n", error))?;
+    let path = session.new_path(request, id).inspect_err(|error| {
+        pr_err_ratelimited!(
+            "<{}>: making a path for {} failed: {:?}\n",
+            session.name(),
+            Shown(id.peer_address()),
+            error
+        );
+    })?;
     // There is room.
     let _ = paths.push_within_capacity(path.clone());
     Ok(path)

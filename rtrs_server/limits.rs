@@ -21,7 +21,8 @@ kernel_ext::module_parameter! {
     /// See [`Usage::sessions`]. An extension.
     static MAX_SESSIONS_PER_CLIENT: u32 = PER_CLIENT.sessions;
     name: "max_sessions_per_client",
-    description: "Most sessions of an address at a time (0 and up, 0: any number, default: 256)",
+    description:
+        "Most sessions of a client's address at a time (0 and up, 0: any number, default: 256)",
 }
 
 kernel_ext::module_parameter! {
@@ -35,35 +36,42 @@ kernel_ext::module_parameter! {
     /// See [`Usage::paths`]. An extension.
     static MAX_PATHS_PER_CLIENT: u32 = PER_CLIENT.paths;
     name: "max_paths_per_client",
-    description: "Most paths of an address at a time (0 and up, 0: any number, default: 1024)",
+    description:
+        "Most paths of a client's address at a time (0 and up, 0: any number, default: 1024)",
 }
 
 kernel_ext::module_parameter! {
     /// See [`Usage::connections`]. An extension.
     static MAX_CONNECTIONS: u32 = ALL.connections;
     name: "max_connections",
-    description: "Most connections of all clients (0 and up, 0: any number, default: 262144)",
+    description:
+        "Most connections of all clients at a time (0 and up, 0: any number, default: 262144)",
 }
 
 kernel_ext::module_parameter! {
     /// See [`Usage::connections`]. An extension.
     static MAX_CONNECTIONS_PER_CLIENT: u32 = PER_CLIENT.connections;
     name: "max_connections_per_client",
-    description: "Most connections of an address (0 and up, 0: any number, default: 16384)",
+    description:
+        "Most connections of a client's address at a time (0 and up, 0: any number, default: \
+         16384)",
 }
 
 kernel_ext::module_parameter! {
     /// See [`Usage::half_open`]. An extension.
     static MAX_HALF_OPEN: u32 = ALL.half_open;
     name: "max_half_open",
-    description: "Most half-open paths of all clients (0 and up, 0: any number, default: 1024)",
+    description:
+        "Most half-open paths of all clients at a time (0 and up, 0: any number, default: 1024)",
 }
 
 kernel_ext::module_parameter! {
     /// See [`Usage::half_open`]. An extension.
     static MAX_HALF_OPEN_PER_CLIENT: u32 = PER_CLIENT.half_open;
     name: "max_half_open_per_client",
-    description: "Most half-open paths of an address (0 and up, 0: any number, default: 64)",
+    description:
+        "Most half-open paths of a client's address at a time (0 and up, 0: any number, \
+         default: 64)",
 }
 
 /// The limits that the parameters set.

@@ -44,8 +44,8 @@ kernel_ext::module_parameter! {
     static SESS_QUEUE_DEPTH: i32 = DEFAULT_SESS_QUEUE_DEPTH as i32;
     name: "sess_queue_depth",
     description:
-        "Chunks of a session, and so the most of its requests that are in flight (1-65535, \
-         default: 512)",
+        "Chunks of a session, of which service requests have one: the most requests in flight are \
+         one less (1-65535, default: 512)",
 }
 
 kernel_ext::module_parameter! {
@@ -61,7 +61,7 @@ kernel_ext::module_parameter! {
     /// How often to send a heartbeat. An extension.
     static HB_INTERVAL: Number = Number::new(setting::HB_INTERVAL);
     name: "hb_interval_ms",
-    description: "Time between two heartbeats of a path in ms (10-600000, default: 5000)",
+    description: "Time in ms between two heartbeats of a path (10-600000, default: 5000)",
 }
 
 kernel_ext::module_parameter! {
@@ -78,7 +78,7 @@ kernel_ext::module_parameter! {
     static ACK_TIMEOUT: Number = Number::new(setting::ACK_TIMEOUT);
     name: "ack_timeout_ms",
     description:
-        "Time that the RDMA device waits for an acknowledgement before it sends again in ms (0: \
+        "Time in ms that the RDMA device waits for an acknowledgement before it sends again (0: \
          the RDMA CM chooses, at most 60000, default: 0)",
 }
 

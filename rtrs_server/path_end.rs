@@ -47,7 +47,7 @@ pub(crate) struct PathEnd<P> {
 }
 
 struct State<P> {
-    /// [`PathEnd::end()`] was called.
+    /// [`PathEnd::set_ended()`] was called.
     ended: bool,
     /// The paths on which the client has asked for the end, each once; there is room for all paths.
     asked_on: KVec<Arc<P>>,
@@ -94,7 +94,7 @@ impl<P> PathEnd<P> {
     /// The queue pairs of the path are drained in error or destroyed: nothing that still comes by
     /// the path gets into a chunk, and no handler sees a request of it any more. A worker that
     /// still has one finds the path closing (`request::begin()`).
-    pub(crate) fn end(&self) -> KVec<Arc<P>> {
+    pub(crate) fn set_ended(&self) -> KVec<Arc<P>> {
         let mut state = self.state.lock();
         state.ended = true;
         mem::take(&mut state.asked_on)

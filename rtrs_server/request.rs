@@ -138,8 +138,9 @@ fn begin(io: &Entered<PathIo>, mut chunk: ChunkBox, count: impl FnOnce(&Traffic,
         // Rule 1 of failover: once `PATH_ENDED` was sent, no request of the path gets past here.
         // The chunk is claimed before this look, with a full barrier, and the change of the path's
         // state is a full barrier, too: either this look finds the path closing, or a copy by
-        // another path finds the chunk owned and waits. If the path is not connected yet, its
-        // client has sent a request before it was told where to write.
+        // another path finds the chunk owned and waits. A chunk that was passed on to a copy has
+        // been owned all the while. If the path is not connected yet, its client has sent a request
+        // before it was told where to write.
         return close_and_release(io, chunk);
     }
     let usual = (chunk.offset as usize)

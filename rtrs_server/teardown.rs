@@ -101,7 +101,7 @@ impl Path {
 
     /// Tells the client that the path has ended, on each path where the client has asked. Sleeps.
     fn tell_ended(&self) {
-        for carrier in self.end().end() {
+        for carrier in self.end().set_ended() {
             carrier.send_immediate(Imm::PathEnded {
                 path: self.number(),
             });

@@ -93,8 +93,8 @@ impl IoMode {
 pub struct Open {
     /// What the client may do with the device.
     pub access_mode: AccessMode,
-    /// How the server is to read and write the disk; `None`: as the server's setting says. Only in
-    /// a session with [`FEATURE_IO_MODE`].
+    /// How the server is to read and write the disk. `None`: as other sessions have the disk open,
+    /// otherwise by the server's setting. Only in a session with [`FEATURE_IO_MODE`].
     pub io_mode: Option<IoMode>,
     /// The path below the server's search path.
     pub dev_name: Name,

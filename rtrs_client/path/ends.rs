@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The ends of a path, which are its addresses and its device, and the name made of them.
+//! The two ends of a path: its addresses and its device, and the name made of them. How the end of
+//! a path comes about is in `ending.rs` and `teardown.rs`.
 
 use kernel::{
     str::CString,

@@ -93,8 +93,8 @@ impl Path {
         let failed = self.backoff.failed_attempts();
         if !is_excused && self.session.settings.gives_up_after(failed) {
             pr_info!(
-                "{}: no more attempts to reconnect (max_reconnect_attempts); write 1 to reconnect \
-                 when the server is back\n",
+                "{}: no more attempts to reconnect (max_reconnect_attempts): when the server is \
+                 back, write 1 to the path's file reconnect\n",
                 self.name_text()
             );
             self.stop_reconnecting();
@@ -116,8 +116,9 @@ impl Path {
             }
             if self.backoff.is_hopeless() {
                 pr_err_ratelimited!(
-                    "{}: no more attempts to reconnect; write 1 to reconnect when the server has \
-                     its old parameters again\n",
+                    "{}: no more attempts to reconnect: the server's sess_queue_depth or \
+                     max_chunk_size does not fit the session; correct it, then write 1 to the \
+                     path's file reconnect\n",
                     self.name_text()
                 );
                 self.stop_reconnecting();

@@ -50,10 +50,11 @@ const DISCONNECTION_TIMEOUT_MS: u32 = 1000;
 ///
 /// Such a request may still be on its way, or lie in the server's memory, when its path is lost. It
 /// must not be carried out after its copy that another path has carried. Nor may its data arrive in
-/// a chunk that is used for something else meanwhile. After `PATH_ENDED` neither can happen: the
-/// server begins with no request of the path any more, and the path's queue pairs at the server
-/// take nothing. Documentation/design.md has the rules, in "When a path fails";
-/// `proto/tests/fence` is their model.
+/// a chunk that is used for something else meanwhile. After `PATH_ENDED` neither can happen. No
+/// request of the path begins at the server any more, and the path's queue pairs there take
+/// nothing. A request that has begun owns its chunk, so its copy waits until that request is over
+/// (rule 2). Documentation/design.md has the rules, in "When a path fails"; `proto/tests/fence` is
+/// their model.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fence {
     /// No request that is to be sent again can begin at the server. The requests may go by other
