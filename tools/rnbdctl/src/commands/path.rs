@@ -81,7 +81,7 @@ pub struct DangerArgs {
     #[command(flatten)]
     pub paths: PathArgs,
 
-    /// Also the last path that is up; without it the devices of the session do not work
+    /// Do not ask if a path is the last that is up; the session's requests are then held, or fail
     #[arg(short, long)]
     pub force: bool,
 }

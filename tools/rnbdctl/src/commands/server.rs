@@ -32,7 +32,7 @@ pub enum Command {
     List(ListArgs),
     /// Disconnect a client's session or one of its paths; the client may connect again
     Disconnect(DisconnectArgs),
-    /// Close a device that a client has mapped; its requests fail until it maps it again
+    /// Close a device that a client has mapped; requests fail until the client remaps the device
     ForceClose(ForceCloseArgs),
     /// Drain this server: clients leave, and hold their requests until the server is back
     Drain(server_drain::Args),
@@ -189,7 +189,7 @@ fn force_close(args: &ForceCloseArgs, context: &Context) -> Result {
     match exports.as_slice() {
         [export] => {
             let danger = format!(
-                "requests of session {} for {name} fail until the client maps it again",
+                "requests of session {} for {name} fail until the client remaps the device",
                 export.session
             );
             output::confirm(args.force, &what, &danger)?;

@@ -40,11 +40,15 @@ pub struct SetArgs {
 fn explained(name: &str) -> &'static str {
     match name {
         "hb_interval_ms" => "time between two heartbeats of a path",
-        "hb_missed_max" => "heartbeats without a response after which a path is given up",
+        "hb_missed_max" => {
+            "heartbeat intervals without a message of the server after which a path is lost"
+        }
         "reconnect_delay_ms" => "longest wait before an attempt to connect a path again",
         "connect_timeout_ms" => "how long each step of connecting a path may take",
         "ack_timeout_ms" => "how long the RDMA device waits before it resends; 0: its own choice",
-        "max_reconnect_attempts" => "failed attempts before a path stays disconnected; -1: any",
+        "max_reconnect_attempts" => {
+            "failed attempts in a row before a path stays closed; -1: any number"
+        }
         "hold_io_ms" => "how long requests are held while no path is up; 0: they fail at once",
         _ => "",
     }

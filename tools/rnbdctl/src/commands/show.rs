@@ -228,10 +228,10 @@ fn client_device(device: &ClientDevice, statistics: Option<&BlockStat>, links: &
         fields.text(HOLD_DISK_IO.name, ms);
     }
     if let Some(count) = device.io_timeouts {
-        fields.text("requests that timed out", count);
+        fields.text("requests ended by io_timeout_ms", count);
     }
     if let Some(count) = device.io_unanswered {
-        fields.text("of these unanswered", count);
+        fields.text("of these without a response", count);
     }
     if let Some(stat) = statistics {
         fields.text("reads", stat.reads);
@@ -283,7 +283,7 @@ fn one_path(path: &Path) -> Table {
         let latency = Cell::value(path.latency_ns, |time| output::nanoseconds(*time));
         fields.add("latency", latency);
         fields.add("requests in flight", Cell::option(stats.inflight));
-        fields.add("requests from failed paths", Cell::option(stats.failovers));
+        fields.add("requests from lost paths", Cell::option(stats.failovers));
         fields.add("reconnects", Cell::option(stats.reconnects));
         fields.add("failed reconnects", Cell::option(stats.failed_reconnects));
     }

@@ -209,7 +209,7 @@ impl<'i> Reader<'i> {
             let at = value_at(table, &session.name, "nr_poll_queues").unwrap_or(at.clone());
             self.fail(
                 &at,
-                "a session with polling queues can have only one device",
+                "a session with queues for polled IO can have only one device",
             );
         }
         if let (Ok(None), Some(server)) = (&given, first) {

@@ -373,7 +373,7 @@ fn mistakes_of_sessions() {
         (
             named("s") + "paths = [\"10.0.0.2\"]\nnr_poll_queues = 2\ndevices = [\"a\", \"b\"]\n",
             "4:18: session \"s\": nr_poll_queues: \
-             a session with polling queues can have only one device",
+             a session with queues for polled IO can have only one device",
         ),
     ];
     for (text, message) in cases {

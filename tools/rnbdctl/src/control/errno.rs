@@ -7,7 +7,7 @@ use std::io;
 use rustix::io::Errno;
 
 /// The number, its name, and its meaning for a remote disk if nothing more is known.
-const TEXTS: [(Errno, &str, &str); 37] = [
+const TEXTS: [(Errno, &str, &str); 38] = [
     (Errno::PERM, "EPERM", "not permitted"),
     (Errno::NOENT, "ENOENT", "no such file or device"),
     (Errno::INTR, "EINTR", "interrupted"),
@@ -52,6 +52,11 @@ const TEXTS: [(Errno, &str, &str); 37] = [
         "ECONNRESET",
         "the server ended the connection",
     ),
+    (
+        Errno::BADE,
+        "EBADE",
+        "another machine has reserved the disk",
+    ),
     (Errno::NOTCONN, "ENOTCONN", "not connected"),
     (Errno::TIMEDOUT, "ETIMEDOUT", "no response in time"),
     (
@@ -64,7 +69,7 @@ const TEXTS: [(Errno, &str, &str); 37] = [
         "EHOSTDOWN",
         "the server is draining for maintenance",
     ),
-    (Errno::HOSTUNREACH, "EHOSTUNREACH", "no route to that host"),
+    (Errno::HOSTUNREACH, "EHOSTUNREACH", "no way to that host"),
     (Errno::ALREADY, "EALREADY", "already in progress"),
     (Errno::CANCELED, "ECANCELED", "cancelled"),
     (

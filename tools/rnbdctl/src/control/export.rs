@@ -6,7 +6,7 @@ use super::write;
 use crate::model::Export;
 use crate::Result;
 
-/// Closes a device that a client has mapped; the client's requests fail until it maps it again.
+/// Closes a device that a client has mapped; the client's requests fail until it remaps the device.
 pub fn force_close(device: &str, export: &Export) -> Result {
     let what = format!("closing {device} of session {}", export.session);
     write::write(&what, &export.folder.join("force_close"), "1", &[])

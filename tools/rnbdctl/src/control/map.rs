@@ -67,8 +67,10 @@ const MEANINGS: &[Meaning] = &[
     meaning(
         Errno::EXIST,
         Kind::Busy,
-        "the session has mapped the disk already, or a path was given twice",
-        "list the mapped devices with: rnbdctl list",
+        "the session has mapped the disk already, a path was given twice, or the server still has \
+         a path with these addresses",
+        "list the mapped devices with: rnbdctl list; if the disk is not in the list, try again \
+         after 35 s",
     ),
     meaning(
         Errno::NOENT,
@@ -111,8 +113,9 @@ const MEANINGS: &[Meaning] = &[
     meaning(
         Errno::BUSY,
         Kind::Busy,
-        "the disk is in use at the server",
-        "if other clients have mapped the disk with another --io-mode, use the same mode",
+        "the disk is in use at the server, or a limit of the server is reached",
+        "if other clients have mapped the disk with another --io-mode, use the same mode; for a \
+         limit see the server's kernel log: dmesg | grep refused",
     ),
     meaning(
         Errno::OPNOTSUPP,

@@ -21,8 +21,8 @@ const RECONNECT: &[Meaning] = &[
     meaning(
         Errno::BUSY,
         Kind::Busy,
-        "the path is being connected or removed",
-        "try again in a moment",
+        "the path is being connected or removed, or a limit of the server is reached",
+        "try again in a moment; for a limit see the server's kernel log: dmesg | grep refused",
     ),
 ];
 

@@ -21,8 +21,9 @@ const ADD_PATH: &[Meaning] = &[
     meaning(
         Errno::EXIST,
         Kind::Busy,
-        "the session has a path with these addresses already",
-        "list its paths with: rnbdctl list paths",
+        "the session has a path with these addresses already, or the server still has the path",
+        "list the session's paths with: rnbdctl list paths; if the path is not in the list, try \
+         again after 35 s",
     ),
     meaning(
         Errno::NOSPC,

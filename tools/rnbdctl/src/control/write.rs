@@ -145,8 +145,8 @@ pub(super) const CONNECT: &[Meaning] = &[
     meaning(
         Errno::HOSTUNREACH,
         Kind::Unreachable,
-        "no network leads to the address",
-        "check with: rnbdctl check SERVER",
+        "no machine responds at the address, or no RDMA device of this machine leads to it",
+        "check whether the server is up; check this machine with: rnbdctl check SERVER",
     ),
     meaning(
         Errno::HOSTDOWN,

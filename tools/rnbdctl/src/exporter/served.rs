@@ -70,7 +70,7 @@ impl Served {
         });
         out.gauge(
             "rnbd_server_session_memory_bytes",
-            "Memory of the buffers of a client's session",
+            "Memory of the chunks of a client's session",
             memory,
         )
     }

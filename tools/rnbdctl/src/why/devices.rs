@@ -205,10 +205,11 @@ fn errors(facts: &Facts, device: &ClientDevice) -> Option<Trouble> {
     if matches!(errno, Errno::CONNABORTED | Errno::NOTCONN | Errno::TIMEDOUT) {
         return None;
     }
-    let problem = format!(
-        "requests have failed with {}, an error of the server's disk",
-        errno::name(errno)
-    );
+    let cause = match errno {
+        Errno::BADE => "as another machine has reserved the disk",
+        _ => "an error of the server's disk",
+    };
+    let problem = format!("requests have failed with {}, {cause}", errno::name(errno));
     let remedy = match errno {
         Errno::BADE => "find the machine that has reserved the disk: blkpr -c read-reservation",
         Errno::NOSPC => "add space on the server: the thin disk is full",

@@ -41,7 +41,7 @@ const RECONNECT: &str = "remove the cause, then: rnbdctl path reconnect ";
 /// the name of the path is added.
 const SIGNS: [Sign; 12] = [
     sign(
-        "no more attempts to reconnect",
+        "(max_reconnect_attempts)",
         TroubleKind::GivenUp,
         "all attempts to connect the path have failed (max_reconnect_attempts)",
         RECONNECT,
@@ -67,8 +67,8 @@ const SIGNS: [Sign; 12] = [
     sign(
         "previous session still exists",
         TroubleKind::OldSession,
-        "the server still has the old session of this client",
-        "wait: the server ends the old session within half a minute, and this machine tries again",
+        "the server still has the old session of this client, or a limit of the server is reached",
+        "wait 35 s, as this machine tries again; then see the server's log: dmesg | grep refused",
     ),
     sign(
         "refused connection",
@@ -97,7 +97,7 @@ const SIGNS: [Sign; 12] = [
     sign(
         "no way to the server",
         TroubleKind::NoRoute,
-        "no RDMA device of this machine leads to the address",
+        "no machine responds at the address, or no RDMA device of this machine leads to it",
         "list the RDMA devices with rnbdctl rdma; show the route with: ip route get ",
     ),
     sign(

@@ -242,7 +242,10 @@ fn giving_up_counts_more_than_why() {
         )
         .said(
             10,
-            &format!("rtrs_client: {FIRST}: no more attempts to reconnect"),
+            &format!(
+                "rtrs_client: {FIRST}: no more attempts to reconnect (max_reconnect_attempts): \
+                 when the server is back, write 1 to the path's file reconnect"
+            ),
         );
     let found = only(&facts);
     assert_eq!(
