@@ -182,13 +182,13 @@ impl<P: PathEvents> ConnectionHandler<P> {
         )
     }
 
-    /// Takes the progress that was made since the last call. May sleep.
+    /// Takes the progress that was made since the last call. Sleeps.
     pub(crate) fn take_progress(&self) -> Progress {
         core::mem::replace(&mut *self.progress.lock(), Progress::Waiting)
     }
 
     /// Whether the server, or the CM in its place, has disconnected the connection, which was
-    /// established. May sleep.
+    /// established. Sleeps.
     pub(crate) fn is_disconnected(&self) -> bool {
         matches!(*self.progress.lock(), Progress::Failed(_))
     }

@@ -51,7 +51,7 @@ impl Turn {
 }
 
 impl Policy {
-    /// The default policy, as in C. May sleep.
+    /// The default policy, as in C. Sleeps.
     pub(crate) fn new(num_connections: u16) -> Result<Self> {
         let mut turns = KVec::with_capacity(usize::from(num_connections), GFP_KERNEL)?;
         for connection in 0..num_connections {

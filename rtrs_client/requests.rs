@@ -117,7 +117,7 @@ struct Chunk {
 struct SentByPolicy(Atomic<i32>);
 
 impl PathRequests {
-    /// Allocates everything that the requests of a path need. May sleep.
+    /// Allocates everything that the requests of a path need. Sleeps.
     ///
     /// `queue_depth` of the server's chunks are used. The data of a request touches at most
     /// `max_pages` pages of 4 KiB. The counters of the path are `stats`.

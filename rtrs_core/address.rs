@@ -26,7 +26,7 @@ pub const RESOURCE_OWNER: &CStr = c"rtrs";
 ///
 /// The interface of a link-local IPv6 address is looked up in the initial network namespace, where
 /// both ends are. `EINVAL` if there is no interface of that name. On InfiniBand the port becomes
-/// the service id, as in the C modules. May sleep.
+/// the service id, as in the C modules. Sleeps.
 pub fn socket_address(address: &Address, port: u16) -> Result<SocketAddress> {
     Ok(match address {
         Address::V4(addr) => SocketAddress::v4(*addr, port),

@@ -145,7 +145,7 @@ fn establish(path: &Arc<Path>) -> Result {
     )?;
     open_send_queues(path, &queue_pairs, &memory)?;
     register(path, service, &memory)?;
-    let response = Response::new(&setup.domain, memory.descriptors())?;
+    let response = Response::new(path, &setup.domain, memory.descriptors())?;
     let_requests_in(path, given, queue_pairs, memory)?;
 
     // The client cannot receive a heartbeat before the response.
@@ -335,13 +335,14 @@ struct Response {
 impl Response {
     /// Writes the response. Sleeps.
     fn new(
+        path: &Path,
         domain: &Arc<ProtectionDomain>,
         descriptors: impl ExactSizeIterator<Item = SgDesc>,
     ) -> Result<Self> {
         let len = InfoRsp::size(u16::try_from(descriptors.len())?);
         let mut message = KVVec::from_elem(0u8, len, GFP_KERNEL)?;
         InfoRsp::write(&mut message, descriptors).map_err(|error| {
-            kernel_ext::pr_err_ratelimited!("information response: {}\n", error.message().as_str());
+            kernel_ext::pr_err_ratelimited!("<{}>: {}\n", path, error.message().as_str());
             rtrs_core::error::from_errno(error.errno())
         })?;
         let buffer = MessageBuffer::new(domain, len)?;

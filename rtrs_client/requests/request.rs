@@ -58,7 +58,7 @@ pub(crate) struct Request {
 pub(crate) const USUAL_HEADER: usize = 32;
 
 impl Request {
-    /// Makes the request of `tag`, with room for `max_segments` segments of data. May sleep.
+    /// Makes the request of `tag`, with room for `max_segments` segments of data. Sleeps.
     pub(crate) fn new(tag: u32, max_segments: u32) -> Result<Self> {
         Ok(Self {
             tag,
