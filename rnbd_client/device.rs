@@ -404,8 +404,8 @@ impl Device {
             device_log!(
                 pr_err,
                 self.remote,
-                "Failed to set new size of the device, device is not opened: write 1 to \
-                 remap_device first"
+                "Failed to set new size of the device, device is not opened: write the size again \
+                 when the device's state is open"
             );
             return Err(ENOENT);
         }

@@ -169,8 +169,10 @@ impl Asking {
             }
         }
         pr_err!(
-            "discover: the server says that it has more disks, but names none: the server is at \
-             fault\n"
+            "discover: session {}: {} responses of the server in a row name no disk, and the \
+             client asks no more: see dev_search_path of the server\n",
+            self.user.session()?.server.session.as_cstr(),
+            MAX_EMPTY
         );
         Err(ETIMEDOUT)
     }
@@ -200,7 +202,9 @@ impl Asking {
         self.told = self.told.checked_add(u32::try_from(count)?).ok_or(EFBIG)?;
         if self.told > MAX_DISKS {
             pr_err!(
-                "discover: the server names more than {} disks, and the client takes no more\n",
+                "discover: session {}: the server names more than {} disks, and the client takes \
+                 no more\n",
+                self.user.session()?.server.session.as_cstr(),
                 MAX_DISKS
             );
             return Err(EFBIG);

@@ -94,16 +94,18 @@ impl Leaving {
         let Some(held_ms) = server.transport.begin_drain(told_ms) else {
             kernel_ext::pr_info_ratelimited!(
                 "session {}: the server goes away for {} s; requests are not held meanwhile, \
-                 except for hold_io_ms: the time is under 1 s, or the session's time for drains \
-                 is used up\n",
+                 except for hold_io_ms: the time is under 1 s, or this session has held requests \
+                 of drains for as long as it may\n",
                 server.session.as_cstr(),
                 seconds_of(told_ms)
             );
             return;
         };
         kernel_ext::pr_info_ratelimited!(
-            "session {}: the server goes away for maintenance, for up to {} s; requests are held\n",
+            "session {}: the server goes away for maintenance, for up to {} s; requests are held \
+             for up to {} s\n",
             server.session.as_cstr(),
+            seconds_of(told_ms),
             seconds_of(held_ms)
         );
         if self.is_of(epoch) || !may_leave(held_ms, told_ms) {

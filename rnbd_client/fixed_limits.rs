@@ -51,8 +51,9 @@ impl FixedLimits {
                 kernel_ext::ratelimited!(device_log!(
                     pr_err,
                     device,
-                    "the server has another disk by this device path now, {:?} and not {:?}: unmap \
-                     the device and map it again",
+                    "the server has another disk by this device path now, {:?} and not {:?}: give \
+                     the first disk its path on the server again and write 1 to remap_device, or \
+                     unmap the device",
                     is,
                     was
                 ));

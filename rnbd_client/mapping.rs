@@ -103,8 +103,9 @@ pub(crate) fn map_device(client: &Arc<Client>, line: &[u8], files: Files) -> Res
         if *error == EHOSTDOWN {
             pr_err!(
                 "map_device: the server of session {} is draining for maintenance and opens no \
-                 device: map the device when the maintenance is over\n",
-                options.sessname.as_cstr()
+                 device: map device {} when the maintenance is over\n",
+                options.sessname.as_cstr(),
+                options.device_path.as_cstr()
             );
         }
     })
@@ -126,8 +127,9 @@ fn map(client: &Arc<Client>, options: &MapOptions, files: Files) -> Result {
     if !user.is_first && (options.nr_poll_queues > 0 || session.nr_poll_queues > 0) {
         // The queues of a session were made for its first device.
         pr_err!(
-            "map_device: a device with nr_poll_queues= needs a session of its own, and session {} \
-             is in use: choose another sessname=\n",
+            "map_device: device {} cannot join session {}: a session with nr_poll_queues= has one \
+             device only: choose another sessname=\n",
+            options.device_path.as_cstr(),
             options.sessname.as_cstr()
         );
         return Err(EINVAL);
@@ -259,8 +261,8 @@ impl Mapping {
             device_log!(
                 pr_err,
                 self.device.remote,
-                "remap_device: the server is draining for maintenance; the device is opened when \
-                 the maintenance is over"
+                "remap_device: the server is draining for maintenance and opens no device: if the \
+                 device's state is closed when the maintenance is over, write 1 again"
             );
         })?;
         self.device.remap()?;

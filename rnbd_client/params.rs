@@ -34,8 +34,8 @@ impl ParameterValue for HostUuid {
         }
         let host = Host::from_text(word).ok_or_else(|| {
             pr_err!(
-                "host_uuid: {:?} is neither the word none nor a UUID other than zero: take one \
-                 that uuidgen prints\n",
+                "host_uuid: {:?} is not allowed: give a UUID that uuidgen prints, or the word \
+                 none\n",
                 text
             );
             EINVAL

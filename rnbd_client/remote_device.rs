@@ -486,8 +486,8 @@ impl RemoteDevice {
             device_log!(
                 pr_err,
                 self,
-                "Closing device failed, device is in use, ({} device users): unmount it first, or \
-                 write force to unmap_device",
+                "Closing device failed, device is in use, ({} device users): unmount it, or stop \
+                 what else uses it; force in unmap_device loses data that is not written yet",
                 *users
             );
             return Err(EBUSY);

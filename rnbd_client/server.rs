@@ -375,7 +375,7 @@ impl Server {
 
     fn malformed(&self, error: &ProtoError) -> Error {
         kernel_ext::pr_err_ratelimited!(
-            "session {}: {}\n",
+            "session {}: the client refuses a response of the server: {}\n",
             self.session.as_cstr(),
             error.message().as_str()
         );

@@ -171,8 +171,7 @@ impl Session {
         }
         if paths.is_empty() {
             pr_err!(
-                "map_device: session {} not found, and path= not given: the first device of a \
-                 session needs path=\n",
+                "session {} not found, and path= not given: give path= to open the session\n",
                 name.as_cstr()
             );
             return Err(ENXIO);
@@ -180,7 +179,7 @@ impl Session {
         let failed = |what: &'static str| {
             move |error: &Error| {
                 pr_err!(
-                    "map_device: cannot {} session {}, err: {}\n",
+                    "cannot {} session {}, err: {}\n",
                     what,
                     name.as_cstr(),
                     error.to_errno()
@@ -379,10 +378,12 @@ impl Link {
             }
             Err(error) => error,
         };
-        // Without a path nothing is logged: another path may come before the session is lost.
-        if server.transport.is_connected() {
+        // Without a path nothing is logged: another path may come before the session is lost. If
+        // the session was lost and is back, its event asks again.
+        if server.transport.is_connected() && server.epoch() == epoch {
             kernel_ext::pr_info_ratelimited!(
-                "session {}: asking the server for news of its disks failed, err: {}\n",
+                "session {}: the client cannot learn whether the server's disks have changed, \
+                 err: {}\n",
                 server.session.as_cstr(),
                 error.to_errno()
             );

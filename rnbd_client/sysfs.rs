@@ -231,7 +231,7 @@ fn invalid_value(device: &RemoteDevice, file: &str, bytes: &[u8]) -> Error {
     device_log!(
         pr_err,
         device,
-        "{}: Invalid value, read the file for its usage: {}",
+        "{}: Invalid value: {}; read the file for its usage",
         file,
         BStr::from_bytes(bytes.trim_ascii())
     );

@@ -106,7 +106,7 @@ def test_read_only(t: Test) -> None:
     t.server.run(f"blockdev --setro {disk}")
     t.defer(t.server.run, f"blockdev --setrw {disk}")
     wait_read_only(t, device, True)
-    t.client.wait_log("disk is read-only now", mark)
+    t.client.wait_log("disk is read-only", mark)
     t.check("change" in uevents.actions(t, device, ["change"]), "no uevent")
     end = t.client.call_within(40, guest_io.writer_stop, name="writer", stop=False, wait=20.0)
     t.check(not end["running"], "the writer goes on")

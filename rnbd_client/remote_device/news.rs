@@ -40,19 +40,25 @@ impl RemoteDevice {
             let _ = self.change_state_locked(DeviceEvent::LinkLost);
             reason
         };
-        let why = match reason {
-            CloseReason::Administrator => "The server's administrator has closed the device",
-            CloseReason::Policy => {
-                "The server's administrator has closed the device, and the server's export policy \
-                 does not let this client open the device again with this access_mode"
+        // If another machine has taken the disk over, later requests of this client would do harm.
+        let reopen = "if no other machine has written to the disk since, write 1 to remap_device";
+        let (why, remedy) = match reason {
+            CloseReason::Administrator => {
+                ("The server's administrator has closed the device", reopen)
             }
-            CloseReason::Other => "The server has closed the device",
+            CloseReason::Policy => (
+                "The server's administrator has closed the device, and the server's export policy \
+                 does not let this client open the device again with this access_mode",
+                "ask the server's administrator",
+            ),
+            CloseReason::Other => ("The server has closed the device", reopen),
         };
         kernel_ext::ratelimited!(device_log!(
             pr_err,
             self,
-            "{}: requests fail until the device is opened again (remap_device)",
-            why
+            "{}: requests fail; {}",
+            why,
+            remedy
         ));
         true
     }
@@ -97,9 +103,9 @@ impl RemoteDevice {
             let what = if news.read_only {
                 "is read-only"
             } else {
-                "can be written to"
+                "can be written to now"
             };
-            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk {} now", what));
+            kernel_ext::ratelimited!(device_log!(pr_info, self, "The server's disk {}", what));
         }
         if was.write_cache != news.write_cache {
             let what = if news.write_cache {

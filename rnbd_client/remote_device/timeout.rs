@@ -65,7 +65,8 @@ impl RemoteDevice {
             kernel_ext::ratelimited!(device_log!(
                 pr_info,
                 self,
-                "The server has finished all requests that took too long, requests are sent again"
+                "The server is done with all requests that took too long; requests are sent again \
+                 while the device's state is open"
             ));
         }
     }
@@ -75,8 +76,9 @@ impl RemoteDevice {
         kernel_ext::ratelimited!(device_log!(
             pr_err,
             self,
-            "A request takes longer than io_timeout_ms and is not abandoned, as too many requests \
-             are abandoned already (io_unanswered): look at the disk on the server"
+            "A request takes longer than io_timeout_ms and is not ended: too many ended requests \
+             of this session have no response yet (io_unanswered of its devices); look at the \
+             disks on the server"
         ));
     }
 
@@ -89,8 +91,9 @@ impl RemoteDevice {
             pr_err,
             self,
             "{:?} of {} bytes at sector {}: no response of the server for at least {} ms, ended \
-             with {}; the server may still carry it out, and the client sends nothing to the disk \
-             until the server responds: look at the disk on the server",
+             with {}; the server may still carry it out. Until the server is done with it, the \
+             client sends nothing to the disk, and other requests fail at once while the device's \
+             state is open: look at the disk on the server",
             op,
             bytes,
             sector,
