@@ -271,13 +271,13 @@ def test_other_machine(t: Test) -> None:
     program.install(other)
     legs = [f"{DISK}@other", f"{DISK}@elsewhere"]
     said = program.run(other, "mirror", "assemble", NAME, *legs, "--force-stale", code=FAILED).err
-    t.check("another machine has reserved this leg" in said, f"the other machine said {said!r}")
+    t.check("another machine has reserved the disk" in said, f"the other machine said {said!r}")
     t.check(not other.exists(f"{mirrors.MEMORY}/mirrors/{NAME}.json"), "the other machine has a record of the mirror")
     program.run(t.client, "mirror", "stop", NAME, "--release")
     t.equal(other.call(pr.command, path=foreign.path, what="register", other=7), 0, "register by the other machine")
     t.equal(other.call(pr.command, path=foreign.path, what="reserve", key=7, kind=1), 0, "reserve")
     said = program.run(t.client, "mirror", "assemble", NAME, code=FAILED).err
-    t.check("another machine has reserved this leg" in said, f"said {said!r}")
+    t.check("another machine has reserved the disk" in said, f"said {said!r}")
     t.equal(t.client.call(pr.keys, path=mirror.devices[1].path)["keys"], [], "keys of the leg that was free")
     program.run(t.client, "mirror", "assemble", NAME, "--take-over")
     t.equal(other.call(pr.access, path=foreign.path), READ_ONLY, "errnos of the other machine after the takeover")

@@ -36,7 +36,7 @@ HOST = "host_uuid=fedcba98-7654-3210-fedc-ba9876543210"
 SESSIONS = ("web2-storage1", "web2-storage2")
 LEGS = [f"{DISK}@{session}" for session in SESSIONS]
 FILE = "/etc/rnbd/rnbd.toml"
-RESERVED = "another machine has reserved this leg"
+RESERVED = "another machine has reserved the disk"
 # The first client writes here before the second client has the mirror.
 BEFORE = 32 * MIB
 

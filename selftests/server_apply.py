@@ -82,7 +82,8 @@ def test_keys(t: Test) -> None:
         rnbd.map_device(t, disks.WITHOUT_DISCARD)
 
     again = program.run(t.server, "server", "apply").out
-    t.check(again.startswith("= keys of web1, again") and again.endswith("nothing to do\n"), f"a second run: {again}")
+    t.check(again.startswith("= keys of web1, again") and again.endswith("nothing else to do\n"),
+            f"a second run: {again}")
     # The old key goes; the session goes on with the new one.
     old = t.server.sh(f"grep -o '^rnbd-key-1:[0-9a-f]*' {KEYS}/clients/web1").split(":")[-1]
     new_key(t)

@@ -41,7 +41,8 @@ pub enum Command {
     Status(mirror_status::Args),
     /// Start a mirror from the legs that have all data
     Assemble(AssembleArgs),
-    /// Stop a mirror; it stays so until it is started or the machine boots again
+    /// Stop a mirror; the mirror stays stopped until it is started or, without --release, until the
+    /// machine boots
     Stop(StopArgs),
     /// Replace a leg by a mapped disk, which md fills
     Replace(ReplaceArgs),
@@ -120,7 +121,8 @@ pub struct StopArgs {
     #[arg(long, conflicts_with = "name")]
     pub all: bool,
 
-    /// Give up the reservations, so that another machine can start the mirror
+    /// Give up the reservations, so that another machine can start the mirror; this machine then
+    /// does not start the mirror at boot
     #[arg(long)]
     pub release: bool,
 

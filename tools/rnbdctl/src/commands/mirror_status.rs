@@ -172,10 +172,12 @@ fn why(system: &System, view: &View) -> Option<String> {
     let kept = vec![true; view.legs.len()];
     let stopped = view.record.stopped.map(|stopped| stopped.events);
     match start::decide(&view.for_start(&kept), stopped) {
-        Decision::Start(_) => {
-            Some("the mirror can be started with: rnbdctl mirror assemble".to_owned())
-        }
-        Decision::Refuse(reason) => Some(act::refusal(view, &reason, "").why().to_owned()),
+        Decision::Start(_) => Some(format!(
+            "the legs that are here allow a start, unless another machine has reserved them: \
+             rnbdctl mirror assemble {}",
+            view.record.name
+        )),
+        Decision::Refuse(reason) => Some(act::refusal(view, &reason)),
     }
 }
 

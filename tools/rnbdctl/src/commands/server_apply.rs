@@ -108,9 +108,10 @@ pub fn run(args: &Args, context: &Context) -> Result {
             remarks: plan.remarks,
         });
     }
-    match plan.steps.iter().all(Step::is_repeated) {
-        true => context.output.say("nothing to do"),
-        false => Ok(()),
+    match plan.steps.as_slice() {
+        [] => context.output.say("nothing to do"),
+        steps if steps.iter().all(Step::is_repeated) => context.output.say("nothing else to do"),
+        _ => Ok(()),
     }
 }
 
@@ -127,11 +128,12 @@ fn load(args: &Args, context: &Context) -> Result<ServerConfig> {
     })?;
     let other = context.system.file(OTHER_POLICY);
     if config.policy.is_some() && other.exists() {
-        let why = format!(
-            "the file has exports, and {} has a policy, too",
-            other.display()
-        );
-        return Err(wrong(why).hint("move all rules into one of the two files"));
+        let other = other.display();
+        let why = format!("the file sets export, and {other} exists, whose policy udev loads");
+        return Err(wrong(why).hint(format!(
+            "move the rules of {other} into {name}, and remove {other}; or remove export from \
+             {name}"
+        )));
     }
     Ok(config)
 }
@@ -215,12 +217,11 @@ fn perform(step: &Step, context: &Context) -> Result {
         Step::Policy(text) => {
             let file = context.system.sys(POLICY);
             if !file.exists() {
-                let why = "the loaded rnbd_server has no policies: it is the C module";
-                return Err(Error::new(
-                    Kind::Unsupported,
-                    "loading the export policy",
-                    why,
-                ));
+                let what = "loading the export policy";
+                let why = "the loaded rnbd_server is the C module, which has no policies and \
+                           exports all disks to all clients";
+                let hint = "unload it (modprobe -r rnbd_server), and install the package rnbd-dkms";
+                return Err(Error::new(Kind::Unsupported, what, why).hint(hint));
             }
             policy::load(&file, text.as_bytes())
         }

@@ -6,6 +6,12 @@ use std::io;
 
 use rustix::io::Errno;
 
+/// The reason why nothing can be written to /sys after [`Errno::ROFS`], and what to do about it.
+pub const SYS_IS_READ_ONLY: (&str, &str) = (
+    "/sys is read-only (EROFS)",
+    "run rnbdctl on the host: containers have a read-only /sys",
+);
+
 /// The number, its name, and its meaning for a remote disk if nothing more is known.
 const TEXTS: [(Errno, &str, &str); 38] = [
     (Errno::PERM, "EPERM", "not permitted"),

@@ -83,8 +83,10 @@ pub(super) fn cannot_open(what: &str, file: &Path, error: &io::Error) -> Error {
             what,
             format!("the kernel has no file {}", file.display()),
         ),
-        Some(Errno::ROFS) => Error::new(Kind::NotPermitted, what, "/sys is read-only (EROFS)")
-            .hint("run rnbdctl on the host: containers have a read-only /sys"),
+        Some(Errno::ROFS) => {
+            let (why, hint) = errno::SYS_IS_READ_ONLY;
+            Error::new(Kind::NotPermitted, what, why).hint(hint)
+        }
         _ => Error::io(format!("{what}: {}", file.display()), error),
     }
 }

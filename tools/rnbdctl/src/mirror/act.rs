@@ -98,31 +98,50 @@ pub fn adopt(
     )?;
     view.is_known = false;
     view.read_legs(system);
-    let found = view.legs.iter().filter_map(|leg| match &leg.found {
-        Some(Found::Superblock(found)) => Some((found.array.clone(), found.name.clone())),
-        _ => None,
-    });
-    let found: Vec<_> = found.collect();
-    let Some((uuid, _)) = found.first() else {
-        let why = "no given disk is mapped, open, and has the superblock of a mirror";
-        return Err(Error::new(Kind::NotFound, what, why));
-    };
-    let wanted = format!("{HOME_HOST}:{name}");
-    if let Some((_, other)) = found
-        .iter()
-        .find(|(array, name)| array != uuid || *name != wanted)
-    {
-        let why = format!(
-            "a disk is a leg of the array {other}, not of mirror {name} (or its UUID differs)"
-        );
-        return Err(Error::new(Kind::Usage, what, why));
-    }
-    view.record.uuid.clone_from(uuid);
+    view.record.uuid = common_uuid(&view, &what)?;
     as_on_the_legs(&mut view, &what)?;
     view.array = array::find(system, &view.record.uuid)?;
     let node = started(system, view, options)?;
     records.hold(name, false)?;
     Ok(node)
+}
+
+/// Returns the UUID that the superblocks of all legs have. The error is [`Kind::NotFound`] if no
+/// superblock could be read, and [`Kind::Usage`] if a leg is of another mirror.
+fn common_uuid(view: &View, what: &str) -> Result<String> {
+    let name = &view.record.name;
+    let wanted = format!("{HOME_HOST}:{name}");
+    let legs = view.legs.iter().zip(&view.record.legs);
+    let found = legs.filter_map(|(leg, record)| match &leg.found {
+        Some(Found::Superblock(found)) => Some((&record.name, found)),
+        _ => None,
+    });
+    let found: Vec<_> = found.collect();
+    let Some((first, superblock)) = found.first() else {
+        let why = format!(
+            "no given disk is mapped, open, and has a superblock of a mirror that rnbdctl could \
+             read{}",
+            unread(view)
+        );
+        return Err(Error::new(Kind::NotFound, what, why).hint("see the disks with: rnbdctl list"));
+    };
+    let strange = found.iter().find_map(|(leg, other)| {
+        if other.name != wanted {
+            let array = &other.name;
+            return Some(format!(
+                "{leg} is a leg of array {array}, not of mirror {name}"
+            ));
+        }
+        (other.array != superblock.array).then(|| {
+            format!(
+                "{leg} and {first} are legs of two different mirrors that are both called {name}"
+            )
+        })
+    });
+    match strange {
+        Some(why) => Err(Error::new(Kind::Usage, what, why)),
+        None => Ok(superblock.array.clone()),
+    }
 }
 
 /// Checks that no leg is missing from the record of a view, and takes the legs' options from their
@@ -135,11 +154,12 @@ fn as_on_the_legs(view: &mut View, what: &str) -> Result {
         };
         if usize::try_from(found.legs) != Ok(given) {
             let why = format!(
-                "the mirror has {} legs, and the command names {given}",
+                "the mirror has {} legs, and {given} legs are given",
                 found.legs
             );
             return Err(Error::new(Kind::Usage, what, why).hint(
-                "give all legs, also legs that are not mapped; a lost leg can be replaced later",
+                "give all legs, on the command line or in rnbd.toml, also legs that are not \
+                 mapped; a lost leg can be replaced later",
             ));
         }
         (record.write_mostly, record.failfast) = (found.write_mostly, found.failfast);
@@ -178,7 +198,7 @@ pub(super) fn started(system: &System, mut view: View, options: &StartOptions) -
         Decision::Refuse(_) | Decision::Start(_) => (),
     }
     let key = identity::key(system);
-    let (taken, failed) = take_all(system, &mut view, key, options.take_over)?;
+    let (taken, failed) = take_all(system, &mut view, key, options)?;
     let result = assemble(system, &mut view, &taken, options, &what);
     if result.is_err() {
         // New reservations are given up: another machine may have a right to the legs.
@@ -221,23 +241,12 @@ fn take_all(
     system: &System,
     view: &mut View,
     key: u64,
-    take_over: bool,
+    options: &StartOptions,
 ) -> Result<(Vec<Option<Taken>>, Vec<Error>)> {
     let mut all: Vec<Option<Taken>> = Vec::new();
     let mut failed = Vec::new();
     for index in 0..view.legs.len() {
-        let device = view.legs.get(index).and_then(|leg| leg.open().cloned());
-        let taken = match device.filter(|_| view.is_leg(index)) {
-            Some(device) => {
-                let ready = prepare(system, &device);
-                ready.and_then(|()| match view.record.reserve {
-                    true => reserve::take(&device.path, key, take_over).map(Some),
-                    false => Ok(None),
-                })
-            }
-            None => Ok(None),
-        };
-        match taken {
+        match take_one(system, view, index, key, options.take_over) {
             Ok(taken) => all.push(taken),
             Err(error) if error.kind() == Kind::Busy => {
                 for (leg, taken) in view.legs.iter().zip(&all) {
@@ -245,10 +254,10 @@ fn take_all(
                         let _ = reserve::release(&device.path, key);
                     }
                 }
-                return Err(error.hint(
-                    "stop the mirror there (rnbdctl mirror stop NAME --release), or start it here \
-                     with --take-over: the other machine can then write to the legs no more",
-                ));
+                return Err(match reserve::is_conflict(&error) {
+                    true => error.hint(to_get_the_legs(view, options)),
+                    false => error,
+                });
             }
             Err(error) => {
                 failed.push(error);
@@ -260,6 +269,43 @@ fn take_all(
         }
     }
     Ok((all, failed))
+}
+
+/// Reserves the leg at `index`. `None` if the leg is not here, or is not to be reserved.
+fn take_one(
+    system: &System,
+    view: &View,
+    index: usize,
+    key: u64,
+    take_over: bool,
+) -> Result<Option<Taken>> {
+    let Some((leg, record)) = view.legs.get(index).zip(view.record.legs.get(index)) else {
+        return Ok(None);
+    };
+    let Some(device) = leg.open().filter(|_| view.is_leg(index)) else {
+        return Ok(None);
+    };
+    prepare(system, device)?;
+    if !view.record.reserve {
+        return Ok(None);
+    }
+    match reserve::take(&device.path, key, take_over) {
+        Ok(taken) => Ok(Some(taken)),
+        Err(error) => Err(error.of(format!(
+            "starting mirror {}: reserving {}",
+            view.record.name, record.name
+        ))),
+    }
+}
+
+/// Returns what to do if another machine has reserved a leg of a mirror that is to be started.
+fn to_get_the_legs(view: &View, options: &StartOptions) -> String {
+    let name = &view.record.name;
+    format!(
+        "stop mirror {name} on the other machine: rnbdctl mirror stop {name} --release; or take \
+         its legs over: {}, and the other machine can then no longer write to the legs",
+        again(view, options, "--take-over")
+    )
 }
 
 /// Decides from which legs the mirror starts, notes that in the record, and has md start the
@@ -350,16 +396,20 @@ pub(super) fn load_module() {
 
 /// Returns the error of a start with these options that was refused.
 fn refused(view: &View, reason: &Reason, what: &str, options: &StartOptions) -> Error {
-    let error = refusal(view, reason, what);
-    match options.advice {
-        Some(advice) => error.hint(advice(reason)),
-        None => error,
-    }
+    let why = refusal(view, reason);
+    let why = match &options.only {
+        Some(leg) => format!("only {leg} was considered (--from): {why}"),
+        None => why,
+    };
+    let hint = match options.advice {
+        Some(advice) => advice(reason).to_owned(),
+        None => remedy(view, reason, options),
+    };
+    Error::new(Kind::Busy, what, why).hint(hint)
 }
 
-/// Returns the error of a start that was refused, with the reason in words, and as a hint what an
-/// administrator can do by the commands of `rnbdctl`.
-pub fn refusal(view: &View, reason: &Reason, what: &str) -> Error {
+/// Returns in words the reason why a start was refused, with the legs that could not be read.
+pub fn refusal(view: &View, reason: &Reason) -> String {
     let names = |legs: &[usize]| {
         let names = legs.iter().filter_map(|&leg| view.record.legs.get(leg));
         names
@@ -367,41 +417,62 @@ pub fn refusal(view: &View, reason: &Reason, what: &str) -> Error {
             .collect::<Vec<_>>()
             .join(", ")
     };
-    let (why, hint) = match reason {
-        Reason::NoLeg => (
-            "none of its legs is mapped, open, and has the mirror's superblock".to_owned(),
-            "map them: rnbdctl apply; see them with: rnbdctl mirror status",
+    let why = match reason {
+        Reason::NoLeg => "no leg is mapped, open, and has the mirror's superblock".to_owned(),
+        Reason::NoFullLeg => "none of the legs that are here has all data".to_owned(),
+        Reason::MayBeNewer { known, missing } if known.is_empty() => format!(
+            "legs are missing ({missing}), and may have newer data than the legs that are here"
         ),
-        Reason::NoFullLeg => (
-            "none of the legs that are here has all data".to_owned(),
-            "bring back a leg that has all data; see the legs with: rnbdctl mirror status",
+        Reason::MayBeNewer { known, .. } => format!(
+            "these legs are missing, and were in sync when this machine last used the mirror: {}; \
+             these legs may have newer data than the legs that are here",
+            names(known)
         ),
-        Reason::MayBeNewer { known, missing } if known.is_empty() => (
-            format!(
-                "legs are missing ({missing}), and may have newer data than the legs that are here"
-            ),
-            "bring the missing legs back; or give up the data that only they have: rnbdctl mirror \
-             assemble NAME --force-stale",
-        ),
-        Reason::MayBeNewer { known, .. } => (
-            format!(
-                "missing, and in sync when this machine last used the mirror: {}; may have newer \
-                 data than the legs that are here",
-                names(known)
-            ),
-            "bring the missing legs back; or give up the data that only they have: rnbdctl mirror \
-             assemble NAME --force-stale",
-        ),
-        Reason::Split(a, b) => (
-            format!(
-                "each of {} got writes without the other leg",
-                names(&[*a, *b])
-            ),
-            "choose the leg with the right data; the other leg is filled from it: rnbdctl mirror \
-             assemble NAME --force-stale --from DISK@SESSION",
+        Reason::Split(a, b) => format!(
+            "each of {} got writes without the other leg",
+            names(&[*a, *b])
         ),
     };
-    Error::new(Kind::Busy, what, format!("{why}{}", unread(view))).hint(hint)
+    format!("{why}{}", unread(view))
+}
+
+/// Returns what an administrator can do by the commands of `rnbdctl` if a start with these options
+/// was refused.
+fn remedy(view: &View, reason: &Reason, options: &StartOptions) -> String {
+    let said = match (reason, &options.only) {
+        (Reason::MayBeNewer { .. }, Some(_)) => {
+            "leave --from out; or add --force-stale, which gives up the data that only the other \
+             legs have"
+        }
+        (_, Some(_)) => "leave --from out; see the legs with: rnbdctl mirror status",
+        (Reason::NoLeg, None) => "map them: rnbdctl apply; see them with: rnbdctl mirror status",
+        (Reason::NoFullLeg, None) => {
+            "bring back a leg that has all data; see the legs with: rnbdctl mirror status"
+        }
+        (Reason::MayBeNewer { .. }, None) => {
+            return format!(
+                "bring the missing legs back; or give up the data that only they have: {}",
+                again(view, options, "--force-stale")
+            );
+        }
+        (Reason::Split(..), None) => {
+            return format!(
+                "choose the leg with the right data; the other leg is filled from it: {}",
+                again(view, options, "--force-stale --from DISK@SESSION")
+            );
+        }
+    };
+    said.to_owned()
+}
+
+/// Returns the command for another start, with the options `more`. If this start has options, or
+/// this machine has no record that names the legs, the command is not spelled out.
+fn again(view: &View, options: &StartOptions, more: &str) -> String {
+    let is_plain = !options.force_stale && !options.take_over && options.only.is_none();
+    match view.is_known && is_plain {
+        true => format!("rnbdctl mirror assemble {} {more}", view.record.name),
+        false => format!("the same command with {more}"),
+    }
 }
 
 /// Returns the legs whose superblocks could not be read, with the reasons, as the end of a

@@ -177,8 +177,10 @@ pub(super) fn check_unclaimed(
         };
         if name != *own && record.legs.iter().any(|have| have.name == *leg) {
             let why = format!("{leg} is a leg of mirror {name}");
-            return Err(Error::new(Kind::Busy, what, why)
-                .hint("remove that mirror first: rnbdctl mirror remove"));
+            return Err(Error::new(Kind::Busy, what, why).hint(format!(
+                "choose another disk; or remove mirror {name}, whose data then cannot be read any \
+                 more: rnbdctl mirror remove {name}"
+            )));
         }
     }
     Ok(())
@@ -263,7 +265,7 @@ fn take(
 ) -> Result {
     for (_, device) in disks {
         act::prepare(system, device)?;
-        if plan.reserve && reserve::take(&device.path, key, false)? == Taken::New {
+        if plan.reserve && reserve::take_new_leg(&device.path, key)? == Taken::New {
             taken.push(device.path.clone());
         }
     }

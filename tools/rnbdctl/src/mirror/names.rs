@@ -37,8 +37,8 @@ impl MirrorName {
             return Ok(Self(text.to_owned()));
         }
         Err(format!(
-            "\"{}\" is no name of a mirror: it has 1 to {MAX_NAME} letters, digits, - and _, and \
-             begins with a letter",
+            "\"{}\" is no name of a mirror: a name has 1 to {MAX_NAME} ASCII letters, digits, - \
+             and _, and begins with a letter",
             text.escape_debug()
         ))
     }

@@ -203,7 +203,7 @@ fn ready(
     }
     act::prepare(system, &device)?;
     let is_taken = view.record.reserve
-        && reserve::take(&device.path, identity::key(system), false)? == Taken::New;
+        && reserve::take_new_leg(&device.path, identity::key(system))? == Taken::New;
     Ok((device, is_taken))
 }
 
@@ -299,24 +299,11 @@ fn going<'v>(
 /// Returns the reason why the leg at `place` cannot be replaced by `new` now, and what to do;
 /// `None` if it can be replaced.
 fn hindrance(view: &View, place: usize, new: &LegName, force: bool) -> Option<(String, String)> {
-    let (old, leg) = (&view.record.legs.get(place)?.name, view.legs.get(place)?);
-    if let Some(leaving) = view.record.legs.iter().find(|leg| leg.leaving) {
-        let why = "a leg of this mirror is being replaced";
-        return Some(match view.lost_replacement() {
-            Some(_) => (
-                format!("{why}, and the new leg is not in the mirror"),
-                format!(
-                    "bring the new leg back; or give that replacement up: rnbdctl mirror replace \
-                     {} {} NEW-DISK@SESSION --force",
-                    view.record.name, leaving.name
-                ),
-            ),
-            None => (
-                why.to_owned(),
-                "wait until the new leg has all data: rnbdctl mirror status".to_owned(),
-            ),
-        });
+    if let Some(replaced) = replacement(view) {
+        return Some(replaced);
     }
+    let legs = &view.record.legs;
+    let (old, leg) = (&legs.get(place)?.name, view.legs.get(place)?);
     let because = |why: String, hint: &str| Some((why, hint.to_owned()));
     if leg.member == Some(MemberState::Filling) && new == old && !force {
         return because(
@@ -324,15 +311,20 @@ fn hindrance(view: &View, place: usize, new: &LegName, force: bool) -> Option<(S
             "wait: rnbdctl mirror status; or fill the leg anew with --force",
         );
     }
-    let others = view.legs.iter().enumerate().filter(|(at, _)| *at != place);
-    let mut others = others.map(|(_, other)| other.member);
+    let others: Vec<_> = (view.legs.iter().zip(legs).enumerate())
+        .filter(|(at, _)| *at != place)
+        .map(|(_, (other, record))| (other.member, &record.name))
+        .collect();
     let is_last = !others
-        .clone()
-        .any(|member| member == Some(MemberState::InSync));
+        .iter()
+        .any(|(member, _)| *member == Some(MemberState::InSync));
     let has_data = leg.member.is_some_and(MemberState::has_data);
     if has_data && new == old && is_last {
         let why = "no other leg has all data".to_owned();
-        return because(why, "give another disk as the new leg");
+        return because(
+            why,
+            "bring the other legs back, or wait until they have all data: rnbdctl mirror status",
+        );
     }
     if has_data && new == old && !force {
         return because(
@@ -341,13 +333,40 @@ fn hindrance(view: &View, place: usize, new: &LegName, force: bool) -> Option<(S
         );
     }
     // md would fill the new disk in the place of the missing leg, and not of this leg.
-    if has_data && new != old && !others.all(|member| member.is_some_and(MemberState::has_data)) {
-        return because(
-            "another leg of this mirror is missing, or is being filled".to_owned(),
-            "replace the missing leg first, or wait until it has all data",
+    let lacking = others
+        .iter()
+        .find(|(member, _)| !member.is_some_and(MemberState::has_data));
+    if let Some((_, other)) = lacking.filter(|_| has_data && new != old) {
+        let why = format!("{other} is missing from the mirror, or is being filled");
+        let hint = format!(
+            "replace {other} first, or wait until {other} has all data: rnbdctl mirror status"
         );
+        return Some((why, hint));
     }
     None
+}
+
+/// Returns the reason why no leg can be replaced while a leg is being replaced, and what to do;
+/// `None` if no leg is being replaced. The new leg is the last leg of the record.
+fn replacement(view: &View) -> Option<(String, String)> {
+    let legs = &view.record.legs;
+    let (old, new) = legs.iter().find(|leg| leg.leaving).zip(legs.last())?;
+    let (old, new) = (&old.name, &new.name);
+    let why = format!("{old} is being replaced by {new}");
+    Some(match view.lost_replacement() {
+        Some(_) => (
+            format!("{why}, and {new} is not in the mirror"),
+            format!(
+                "bring the new leg back; or give that replacement up: rnbdctl mirror replace {} \
+                 {old} NEW-DISK@SESSION --force",
+                view.record.name
+            ),
+        ),
+        None => (
+            why,
+            "wait until the new leg has all data: rnbdctl mirror status".to_owned(),
+        ),
+    })
 }
 
 /// Takes a leg out of the array. md first marks the leg as failed, as it does not take out a leg in

@@ -21,6 +21,9 @@ const TYPE: &str = "write-exclusive";
 /// reservation or a key.
 const CONFLICT: &str = "error code 0x18";
 
+/// The reason of the error if another machine has reserved the disk.
+const RESERVED: &str = "another machine has reserved the disk";
+
 /// How a leg was reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
@@ -35,8 +38,8 @@ pub enum Taken {
 /// With `take_over` the leg is also taken from another machine. When this returns, no write of that
 /// machine reaches the leg any more.
 ///
-/// The error is [`Kind::Busy`] if another machine has reserved the leg, and [`Kind::Unsupported`]
-/// if the disk takes no reservations.
+/// The error is [`Kind::Busy`] if another machine has reserved the leg ([`is_conflict`]), and
+/// [`Kind::Unsupported`] if the disk takes no reservations.
 pub fn take(node: &str, key: u64, take_over: bool) -> Result<Taken> {
     let what = format!("reserving {node}");
     // The server refuses a machine that is not registered with this key.
@@ -53,9 +56,27 @@ pub fn take(node: &str, key: u64, take_over: bool) -> Result<Taken> {
     }
     // Another machine has reserved the disk: this machine takes its registration back.
     let _ = unregister(node, key);
-    let why = "another machine has reserved this leg, and may be using the mirror";
-    Err(Error::new(Kind::Busy, what, why)
-        .hint("give the leg up there: rnbdctl mirror stop NAME --release"))
+    Err(Error::new(Kind::Busy, what, RESERVED).hint(
+        "if the disk is a leg of a mirror of the other machine, stop that mirror there: rnbdctl \
+         mirror stop NAME --release",
+    ))
+}
+
+/// As [`take`], for a disk that is to become a leg.
+pub fn take_new_leg(node: &str, key: u64) -> Result<Taken> {
+    take(node, key, false).map_err(|error| match is_conflict(&error) {
+        true => error.hint(
+            "choose another disk; or, if the disk is a leg of a mirror of the other machine, stop \
+             that mirror there: rnbdctl mirror stop NAME --release",
+        ),
+        false => error,
+    })
+}
+
+/// Returns whether this is the error of [`take`] if another machine has reserved the disk. Other
+/// errors of [`take`] may be [`Kind::Busy`], too.
+pub fn is_conflict(error: &Error) -> bool {
+    error.kind() == Kind::Busy && error.why() == RESERVED
 }
 
 /// Gives up the reservation and the registration of a leg. It is no error if this machine has
@@ -110,8 +131,9 @@ fn succeeds(what: &str, ran: &Ran) -> Result<bool> {
     if ran.err.contains("not supported") || ran.err.contains("Inappropriate ioctl") {
         let why = "the disk takes no reservations";
         return Err(Error::new(Kind::Unsupported, what, why).hint(
-            "the server is older than 0.2.0, or a C server; create the mirror with --no-reserve, \
-             but then a second machine can write to its legs",
+            "this client or the server has C modules, or modules older than 0.2.0; load newer \
+             modules. A new mirror can do without reservations (--no-reserve, or reserve = false \
+             in rnbd.toml), but then a second machine can write to its legs",
         ));
     }
     Err(ran.error(what))

@@ -167,8 +167,11 @@ pub fn remove(system: &System, name: &MirrorName) -> Result<Vec<Left>> {
                 Some(why) => format!("could not read its superblock ({why})"),
                 None => AWAY.to_owned(),
             };
-            let why = format!("{why}; the disk keeps md's superblock and the reservation");
-            left.push(Left::new(record, why));
+            let kept = match view.record.reserve {
+                true => "md's superblock and the reservation",
+                false => "md's superblock",
+            };
+            left.push(Left::new(record, format!("{why}; the disk keeps {kept}")));
             continue;
         };
         if view.record.reserve {

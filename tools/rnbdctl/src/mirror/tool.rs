@@ -70,7 +70,7 @@ impl Ran {
 
 /// Runs a program, and waits for its end without a time limit.
 ///
-/// The error is [`Kind::Unsupported`] if the program is not installed.
+/// The error is [`Kind::Unsupported`] if no folder of `PATH` has the program.
 pub fn run(program: &str, args: &[&str]) -> Result<Ran> {
     let line = std::iter::once(&program)
         .chain(args)
@@ -102,12 +102,10 @@ fn missing(program: &str, line: &str, error: &io::Error) -> Error {
         "modprobe" => "kmod",
         program => program,
     };
-    Error::new(
-        Kind::Unsupported,
-        line,
-        format!("{program} is not installed"),
-    )
-    .hint(format!("install it with: apt install {package}"))
+    let why = format!("no folder of PATH has the program {program}");
+    Error::new(Kind::Unsupported, line, why).hint(format!(
+        "install {package} (apt install {package}); if it is installed, add /usr/sbin to PATH"
+    ))
 }
 
 #[cfg(test)]

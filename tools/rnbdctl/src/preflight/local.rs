@@ -5,8 +5,10 @@
 use std::fs;
 
 use rustix::fs::Access;
+use rustix::io::Errno;
 
 use super::Finding;
+use crate::control::errno;
 use crate::Result;
 use crate::System;
 
@@ -119,8 +121,12 @@ fn permissions(system: &System, is_client: bool) -> Finding {
         let file = system.map_device_file();
         return match rustix::fs::access(&file, Access::WRITE_OK) {
             Ok(()) => Finding::ok("permissions", "this user may map devices"),
+            Err(Errno::ROFS) => {
+                let (message, remedy) = errno::SYS_IS_READ_ONLY;
+                Finding::failed("permissions", message, remedy)
+            }
             Err(error) => {
-                let why = crate::control::errno::name(error);
+                let why = errno::name(error);
                 let message = format!("this user may not write to {} ({why})", file.display());
                 Finding::failed("permissions", message, REMEDY)
             }

@@ -77,8 +77,14 @@ fn addresses(device: &str, port: &RdmaPort) -> Option<Finding> {
     let netdev = port.netdev.as_deref().unwrap_or("INTERFACE");
     Some(Finding::warning(
         "RDMA address",
-        format!("{device} port {} has no IP address", port.number),
-        format!("give the interface an address: ip address add ADDRESS/BITS dev {netdev}"),
+        format!(
+            "{device} port {} has no RoCE v2 address, except link-local addresses",
+            port.number
+        ),
+        format!(
+            "give the interface an address: ip address add ADDRESS/BITS dev {netdev}; if it has \
+             one, the RDMA device may lack RoCE v2, which all ends must use (hardware.md)"
+        ),
     ))
 }
 

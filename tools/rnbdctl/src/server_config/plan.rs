@@ -173,8 +173,9 @@ impl Plan {
         let required = transport.and_then(|values| values.get(REQUIRE_PROOF));
         if have.files.is_empty() && required.is_some_and(|value| is_same(value, "Y")) {
             self.remarks.push(format!(
-                "{REQUIRE_PROOF} is Y, and no client has a key: the server refuses all clients \
-                 before rnbdctl key new"
+                "parameters.rtrs_server.{REQUIRE_PROOF} is true, and no client has a key: once \
+                 rtrs_server is loaded with it, the server refuses all clients; make keys with \
+                 rnbdctl key new, and load them with rnbdctl key load"
             ));
         }
     }
@@ -185,8 +186,9 @@ impl Plan {
         let requires = server.and_then(|server| server.get(REQUIRE_POLICY));
         if running.policy.is_none() && requires.is_some_and(|value| is_same(value, "N")) {
             self.remarks.push(
-                "rnbd_server was loaded before, and accepts all clients until the policy is in \
-                 force: load the module by rnbd-server.service only (see /etc/modules-load.d)"
+                "rnbd_server was loaded without a policy: clients could map every disk before \
+                 this command, and disks that are mapped stay mapped; let only \
+                 rnbd-server.service load rnbd_server (remove it from /etc/modules-load.d)"
                     .to_owned(),
             );
         }
@@ -289,7 +291,7 @@ mod tests {
         let early = Plan::new(&config, &running);
         assert_eq!(shown(&early), ["export policy: 1 rule"]);
         assert!(
-            early.remarks[0].contains("accepts all clients until"),
+            early.remarks[0].starts_with("rnbd_server was loaded without a policy: "),
             "{:?}",
             early.remarks
         );
@@ -358,11 +360,8 @@ mod tests {
         let config = parse("[parameters.rtrs_server]\nrequire_auth = true\n").unwrap();
         let mut running = Running::default();
         let plan = Plan::new(&config, &running);
-        assert!(
-            plan.remarks[0].starts_with("require_auth is Y, and no client has a key"),
-            "{:?}",
-            plan.remarks
-        );
+        let start = "parameters.rtrs_server.require_auth is true, and no client has a key: ";
+        assert!(plan.remarks[0].starts_with(start), "{:?}", plan.remarks);
         // Keys of clients that the file does not name are not changed, and count.
         running.keys.files.push(client("web1"));
         let plan = Plan::new(&config, &running);

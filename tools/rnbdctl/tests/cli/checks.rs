@@ -119,7 +119,7 @@ fn infiniband_and_iwarp_are_told_by_their_interface() {
         let said = fake.run(&TO_MYSELF);
         assert_eq!(said.code, 0, "{said:?}");
         assert!(said.stdout.contains("by ib7 port 1"), "{said:?}");
-        assert!(!said.stdout.contains("has no IP address"), "{said:?}");
+        assert!(!said.stdout.contains("has no RoCE v2 address"), "{said:?}");
     }
 }
 

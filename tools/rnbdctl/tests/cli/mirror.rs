@@ -147,6 +147,16 @@ fn what_fails_leaves_nothing() {
         "{said:?}"
     );
     assert!(!fake.path("var/lib/rnbd/mirrors/db.json").exists());
+    let taken = "[ \"$2\" != reserve ] || { echo 'blkpr: error code 0x18, for' >&2; exit 1; }";
+    programs(&fake, &[BLANK, ("blkpr", taken)]);
+    let said = run(&fake, &args);
+    assert_eq!(said.code, 5, "{said:?}");
+    for part in [
+        ": another machine has reserved the disk\n",
+        "hint: choose another disk; or, if the disk is a leg",
+    ] {
+        assert!(said.stderr.contains(part), "{part}: {said:?}");
+    }
     programs(&fake, &[("blkid", "echo xfs; exit 0")]);
     let said = run(&fake, &args);
     assert_eq!(said.code, 5, "{said:?}");
@@ -281,7 +291,7 @@ fn a_mirror_without_legs_is_not_started() {
     // The disks have no superblock.
     let said = run(&fake, &["mirror", "assemble", "db"]);
     assert_eq!(said.code, 5, "{said:?}");
-    assert!(said.stderr.contains("none of its legs"), "{said:?}");
+    assert!(said.stderr.contains("no leg is mapped, open"), "{said:?}");
     // No program was run.
     assert!(!fake.path("log").exists(), "{:?}", lines(&fake));
 }

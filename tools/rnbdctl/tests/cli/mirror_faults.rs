@@ -165,7 +165,10 @@ fn a_leg_with_bad_blocks_stays_until_it_is_replaced() {
         "{said:?}"
     );
     let other = ["mirror", "replace", "db", "vg/db@near", "vg/db@new"];
-    assert_eq!(run(&fake, &other).code, 5);
+    let said = run(&fake, &other);
+    assert_eq!(said.code, 5, "{said:?}");
+    let lacks = "vg/db@far is missing from the mirror, or is being filled";
+    assert!(said.stderr.contains(lacks), "{said:?}");
     assert!(!fake.path("log").exists(), "{:?}", lines(&fake));
     fake.write(FAR_STATE, "in_sync\n");
     let said = run(&fake, &other);
@@ -231,11 +234,12 @@ fn a_replacement_whose_new_leg_is_lost_is_given_up() {
     let mut args = vec!["mirror", "replace", "db", "vg/db@near", "vg/db@other"];
     let said = run(&fake, &args);
     assert_eq!(said.code, 5, "{said:?}");
-    assert!(
-        said.stderr
-            .contains("replace db vg/db@near NEW-DISK@SESSION --force"),
-        "{said:?}"
-    );
+    for part in [
+        "vg/db@near is being replaced by vg/db@new, and vg/db@new is not in the mirror\n",
+        "replace db vg/db@near NEW-DISK@SESSION --force",
+    ] {
+        assert!(said.stderr.contains(part), "{part}: {said:?}");
+    }
     args.push("--force");
     let said = run(&fake, &args);
     assert_eq!(said.code, 0, "{said:?}");
@@ -305,11 +309,44 @@ fn a_mirror_that_another_machine_has_taken_is_left_alone() {
     for part in [
         "left vg/db@near alone: another machine has reserved it\n",
         "left vg/db@far alone: could not read its superblock (",
+        "; the disk keeps md's superblock and the reservation\n",
     ] {
         assert!(said.stdout.contains(part), "{part}: {said:?}");
     }
     assert!(!has_run(&fake, "--zero-superblock"), "{:?}", lines(&fake));
     assert!(!fake.path(RECORD).exists());
+    // A mirror without reservations keeps none.
+    record(&fake);
+    change(&fake, |record| record.reserve = false);
+    let said = run(&fake, &["mirror", "remove", "db", "--force"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let kept = "; the disk keeps md's superblock\n";
+    assert!(said.stdout.contains(kept), "{said:?}");
+}
+
+#[test]
+fn disks_that_are_legs_of_another_mirror_are_named() {
+    let fake = two_servers();
+    programs(&fake, &[]);
+    let fails = |name: &str, code: i32, part: &str| {
+        let args = ["mirror", "assemble", name, "vg/db@near", "vg/db@far"];
+        let said = run(&fake, &args);
+        assert_eq!(said.code, code, "{said:?}");
+        assert!(said.stderr.contains(part), "{part}: {said:?}");
+    };
+    let none = "has a superblock of a mirror that rnbdctl could read";
+    fails("db", 3, none);
+    superblock(&fake, 0, 9, &[0, 1]);
+    superblock(&fake, 1, 9, &[0, 1]);
+    let array = "vg/db@near is a leg of array rnbd-mirror:db, not of mirror web";
+    fails("web", 2, array);
+    // The far leg gets another UUID of the array, which leaves the checksum as it is.
+    let mut other = fs::read(fake.path("dev/rnbd1")).unwrap();
+    (other[4112], other[4116]) = (0xac, 0xaa);
+    fs::write(fake.path("dev/rnbd1"), other).unwrap();
+    let both = "vg/db@far and vg/db@near are legs of two different mirrors that are both called db";
+    fails("db", 2, both);
+    assert!(!fake.path("log").exists(), "{:?}", lines(&fake));
 }
 
 #[test]
@@ -324,8 +361,19 @@ fn a_refused_start_says_what_helps() {
     let start = ["mirror", "assemble", "db"];
     let said = run(&fake, &start);
     assert_eq!(said.code, 5, "{said:?}");
-    assert!(said.stderr.contains("--take-over"), "{said:?}");
+    for part in [
+        "starting mirror db: reserving vg/db@near: another machine has reserved the disk\n",
+        "rnbdctl mirror stop db --release; or take its legs over: rnbdctl mirror assemble db \
+         --take-over, and",
+    ] {
+        assert!(said.stderr.contains(part), "{part}: {said:?}");
+    }
     assert!(fake.path(HELD).exists(), "the mirror stays stopped");
+    // Another cause does not get that hint.
+    programs(&fake, &[("blkpr", "echo 'blkpr: busy' >&2; exit 1")]);
+    let said = run(&fake, &start);
+    assert_eq!(said.code, 5, "{said:?}");
+    assert!(!said.stderr.contains("--take-over"), "{said:?}");
     // A leg that could not be reserved is not the cause of an error of mdadm.
     let odd = "[ \"$7\" != /dev/rnbd1 ] || { echo 'blkpr: odd' >&2; exit 1; }";
     let fails = ("mdadm", "echo 'mdadm: no' >&2; exit 1");
@@ -339,13 +387,24 @@ fn a_refused_start_says_what_helps() {
     unreadable(&fake, "rnbd0");
     let said = run(&fake, &start);
     assert_eq!(said.code, 5, "{said:?}");
-    assert!(
-        said.stderr.contains("could not read vg/db@near: "),
-        "{said:?}"
-    );
+    for part in [
+        "could not read vg/db@near: ",
+        "only they have: rnbdctl mirror assemble db --force-stale\n",
+    ] {
+        assert!(said.stderr.contains(part), "{part}: {said:?}");
+    }
     programs(&fake, &[]);
     fs::remove_dir(fake.path("dev/rnbd0")).unwrap();
     superblock(&fake, 0, 9, &[0, FAULTY]);
+    let said = run(&fake, &["mirror", "assemble", "db", "--from", "vg/db@far"]);
+    assert_eq!(said.code, 5, "{said:?}");
+    for part in [
+        "only vg/db@far was considered (--from): these legs are missing, and were in sync when \
+         this machine last used the mirror: vg/db@near; these legs may have newer data than",
+        "hint: leave --from out; or add --force-stale, ",
+    ] {
+        assert!(said.stderr.contains(part), "{part}: {said:?}");
+    }
     let said = run(&fake, &start);
     assert_eq!(said.code, 0, "{said:?}");
     assert!(!fake.path(HELD).exists());

@@ -156,7 +156,7 @@ fn mistakes_change_nothing() {
     fake.write("etc/rnbd/export.policy", "# mine\n");
     let said = run(&fake, &[]);
     assert_eq!(said.code, 9, "{said:?}");
-    assert!(said.stderr.contains("has a policy, too"), "{said:?}");
+    assert!(said.stderr.contains("whose policy udev loads"), "{said:?}");
     std::fs::remove_file(fake.path(FILE)).unwrap();
     assert_eq!(run(&fake, &[]).code, 9);
     assert!(!fake.path("loaded").exists());

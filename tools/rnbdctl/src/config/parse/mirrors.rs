@@ -30,6 +30,7 @@ impl<'i> Reader<'i> {
             let Some(mirror) = self.mirror(&at, table) else {
                 continue;
             };
+            let name_at = below(&at, mirror.name.as_str(), "name", table);
             let at = below(&at, mirror.name.as_str(), "legs", table);
             for leg in &mirror.legs {
                 self.join(&at, &leg.name, sessions);
@@ -40,7 +41,7 @@ impl<'i> Reader<'i> {
                 }
             }
             if mirrors.iter().any(|other| other.name == mirror.name) {
-                self.fail(&at, "there is a mirror of this name already");
+                self.fail(&name_at, "there is a mirror of this name already");
             }
             mirrors.push(mirror);
         }

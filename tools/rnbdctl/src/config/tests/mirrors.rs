@@ -76,7 +76,7 @@ fn mistakes_of_mirrors_are_told() {
         (
             "name = \"x\"\nlegs = [\"d@a\", \"e@b\"]\n\
              [[mirror]]\nname = \"x\"\nlegs = [\"d@b\", \"d@b\"]",
-            "mirror of this name already",
+            "13:8: mirror \"x\": name: there is a mirror of this name already",
         ),
     ] {
         let text = format!("{TWO}[[mirror]]\n{mirror}\n");
