@@ -83,7 +83,7 @@ def make_debug(work: Work, machine: Arch = AMD64) -> None:
     tree = work.folder / "tree"
     tree.mkdir(exist_ok=True)
     root = debian.buildroot(machine).path / "root"
-    make = ["nice", "-n", "19", "make", "-s", "-C", kernel.SOURCE_INSIDE, f"O={DEBUG_INSIDE}", *make_options(machine)]
+    make = ["make", "-s", "-C", kernel.SOURCE_INSIDE, f"O={DEBUG_INSIDE}", *make_options(machine)]
     (tree / "fragment.config").write_text(fragment(machine))
     run.chroot(root, [*make, "tinyconfig"], _binds(tree), work.log)
     merge = [f"{kernel.SOURCE_INSIDE}/scripts/kconfig/merge_config.sh", "-m", ".config", "fragment.config"]

@@ -66,7 +66,7 @@ SETS = 3
 # The debug kernel is ready after so many seconds, or has to be made.
 DEBUG_PATIENCE = 60.0
 # Checks have no machines, and the budget's machine counts instructions: sets of machines beside them change no result.
-# So they take what the sets leave of the processors.
+# So they, and the making of kernels, take what the sets leave of the processors.
 NICE = 10
 
 
@@ -160,7 +160,7 @@ class DebugKernel(threading.Thread):
 
     def run(self) -> None:
         with open(self.log, "w") as out:
-            argv = ["nice", "-n", "19", *_LAB, "setup", "--for", "test", "--kernel", "debug"]
+            argv = ["nice", "-n", str(NICE), *_LAB, "setup", "--for", "test", "--kernel", "debug"]
             self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
             if self._process.wait() != 0:
                 self.error = self.log.read_text()
