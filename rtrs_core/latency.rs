@@ -234,11 +234,12 @@ impl<H: Send + Unpin + 'static, const STAGES: usize> Lease<H, STAGES> {
         Ok(())
     }
 
-    /// How many seconds are left, rounded up; 0 if requests are not counted. Sleeps.
+    /// How many seconds are left, rounded up: at least 1 while requests are counted, then 0. Sleeps.
     pub fn seconds_left(&self) -> u64 {
         let state = self.state.lock();
         match state.held {
-            Some(_) => Self::left_ns(&state).div_ceil(NS_PER_S),
+            // The value is held, and requests are counted, until the work runs after the end.
+            Some(_) => Self::left_ns(&state).div_ceil(NS_PER_S).max(1),
             None => 0,
         }
     }
