@@ -234,7 +234,8 @@ impl<H: Send + Unpin + 'static, const STAGES: usize> Lease<H, STAGES> {
         Ok(())
     }
 
-    /// How many seconds are left, rounded up: at least 1 while requests are counted, then 0. Sleeps.
+    /// How many seconds are left, rounded up: at least 1 while requests are counted, 0 after that.
+    /// Sleeps.
     pub fn seconds_left(&self) -> u64 {
         let state = self.state.lock();
         match state.held {
