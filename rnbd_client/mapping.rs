@@ -254,8 +254,7 @@ impl Mapping {
 
     /// Asks the server to open the device again; see [`Device::remap`]. Sleeps.
     ///
-    /// `EHOSTDOWN` while the server is away on purpose: the device is opened by itself when it is
-    /// back.
+    /// `EHOSTDOWN` while the server is draining: the server opens no device then.
     pub(crate) fn remap(&self) -> Result {
         self.session.check_away().inspect_err(|_| {
             device_log!(
